@@ -9,11 +9,9 @@ odds of another  = odds of the best · (score / score of the best)³, by meaning
 
 Where meaning is compared, too, it has its part in the order, and the order in the confidence:
 
-order = (1.2 · coverage of the best by words + 0.05) · score / best score
-        + read⁴ · tells · nearness / that of the nearest
-odds of the best = e^(3.8 · nearness + 2.8 · confidence by words + 4.3 · lead - 1.8) / texts^0.35
-                   nearness: 0 for a text as near as usual, 1 for the question itself; lead: of the order,
-                   less where the first is less near than 0.15 and says less than that share of it in words;
+order = 0.8 · ln(1 + explained) + read⁴ · tells · nearness / that of the nearest
+odds of the best = ½ · (1 + (explained + 3 · nearness) · √lead)^5 / texts^0.4
+                   nearness: 0 for a text as near as usual, 1 for the question itself; lead: of the order
                    read: the share of the texts that have a vector; tells: 1 among keywords, among texts how much
                    nearer the nearest is than the tenth after it
 
@@ -40,9 +38,8 @@ __all__ = ["ANSWER_BAR", "LACKING", "Confidence", "part_of"]
 
 ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
-EVEN, EXPLAINED, LEAST_LEAD = 2.0, 6, 0.3
-SAID, ASIDE, NEAR = 1.2, 0.05, 0.15
-NEARNESS, WORDS, MEANT_LEAD, MEANT_TEXTS, MEANT_BASE = 3.8, 2.8, 4.3, 0.35, 1.8
+BY_WORDS, BY_MEANING, LEAST_LEAD = (2.0, 6, 0.5), (0.5, 5, 0.4), 0.3
+SAID, ASIDE, NEAR, NEARNESS = 0.8, 0.05, 0.15, 3.0
 FALL, MEANT_FALL = 3, 4  # the even cases want 4 and 6, but have one answer each: of several, none of the best goes then
 CROWD = 100  # texts: fewer do not show which words are common
 LACKING, UNSURE = 0.29, 0.45  # most of such texts; by UNSURE 18 of 192 questions without answer reach 0.5, not 26
@@ -87,57 +84,53 @@ class Confidence:
 
     def by_words(self, found: "Sequence[score.Found]") -> dict[str, float]:
         """Return id → confidence by words; `found` is the whole ranking, best first."""
-        sure = self._sure(found) if found and found[0].score > 0 else 0.0
+        if not found or found[0].score <= 0:
+            return self._limited(0.0, {each.id: 0.0 for each in found}, {})
+        first, sure = found[0], NOTHING
+        said, _ = self._said(first.id, first.number, first.documents[0])
+        if not self._query.is_empty and any(share for *_, share in said):
+            rival = _rival(self._query, [(each.documents[0], each.score) for each in found[:RIVALS]])
+            lead = max(1.0 - rival, LEAST_LEAD * first.coverage**8)
+            sure = self._sure(self._explained(first), lead, BY_WORDS)
         places = {each.id: (0.0, each.number, each.documents[0]) for each in found}
         return self._limited(sure, {each.id: each.score**FALL for each in found}, places)
 
-    def _sure(self, found: "Sequence[score.Found]") -> float:
-        first, query = found[0], self._query
-        said, _ = self._said(first.id, first.number, first.documents[0])
-        if query.is_empty or not any(share for *_, share in said):
-            return NOTHING
-        explained = first.score * query.mass / query.idf("")
-        rival = _rival(query, [(each.documents[0], each.score) for each in found[:RIVALS]])
-        lead = max(1.0 - rival, LEAST_LEAD * first.coverage**8)
-        odds = EVEN * (1.0 + explained * math.sqrt(lead)) ** EXPLAINED / math.sqrt(max(CROWD, query.total))
+    def _explained(self, found: "score.Found") -> float:
+        return found.score * self._query.mass / self._query.idf("")
+
+    def _sure(self, evidence: float, lead: float, by: tuple[float, int, float]) -> float:
+        even, power, root = by
+        odds = even * (1.0 + evidence * math.sqrt(lead)) ** power / max(CROWD, self._query.total) ** root
         return odds / (1.0 + odds) if odds < MOST else 1.0 - 1.0 / MOST
 
-    def blend(
-        self,
-        found: "Sequence[score.Found]",
-        words: Mapping[str, float],
-        near: Mapping[str, tuple[float, int, int]],
-        read: float = 1.0,
+    def by_meaning(
+        self, found: "Sequence[score.Found]", near: Mapping[str, tuple[float, int, int]], read: float = 1.0
     ) -> dict[str, float]:
         """Return id → confidence by words and by meaning, best first.
 
         Args:
             found: The hits by words, best first.
-            words: id → confidence by words alone.
             near: id → nearness, number and nearest document, also of the hits by words; -1 is without a vector.
             read: The share of the texts that have a vector: nearness counts by its fourth power, since the nearest may
                 be one of the others.
         """
         query = self._query
-        scores = {each.id: each.score for each in found}
+        explained = {each.id: self._explained(each) for each in found}
+        said = {id: SAID * math.log(1.0 + one) for id, one in explained.items()}
         places = {**near, **{each.id: (near[each.id][0], each.number, each.documents[0]) for each in found}}
-        coverage = found[0].coverage if found else 0.0
-        most, nearest = max(scores.values(), default=0.0) or 1.0, max(NEAR, *(each[0] for each in near.values()))
+        nearest = max(NEAR, *(each[0] for each in near.values()))
         order, tells = dict[str, float](), read**4 * _tells(query, near)
         for id, (nearness, *_) in near.items():  # without a vector, the words stand for the nearness
-            said = scores.get(id, 0.0) / most
-            meant = nearness / nearest if nearness >= 0 else coverage * said
-            order[id] = (coverage * SAID + ASIDE) * said + tells * meant
+            meant = nearness / nearest if nearness >= 0 else min(1.0, said.get(id, 0.0))
+            order[id] = said.get(id, 0.0) + tells * meant
         ranked = sorted(order, key=lambda id: -order[id])
         if not ranked or not order[ranked[0]]:
             return {}
         first = ranked[0]
         nearness = near[first][0]
         lead = 1.0 - _rival(query, [(places[id][2], order[id]) for id in ranked[:RIVALS]])
-        if nearness >= 0:  # among texts that are all far, the first has no lead
-            lead *= min(1.0, max(nearness / NEAR, words.get(first, 0.0)))
-        strength = NEARNESS * max(0.0, nearness) + WORDS * words.get(first, 0.0) + MEANT_LEAD * lead
-        sure = 1 / (1 + math.exp(MEANT_TEXTS * math.log(max(CROWD, query.total)) + MEANT_BASE - strength))
+        evidence = explained.get(first, 0.0) + NEARNESS * max(0.0, nearness)
+        sure = self._sure(evidence, lead, BY_WORDS if nearness < 0 else BY_MEANING)
         return self._limited(sure, {id: order[id] ** MEANT_FALL for id in ranked}, places)
 
     def _limited(

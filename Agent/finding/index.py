@@ -172,13 +172,12 @@ class Index(WritableRows):
             if rest := {*besides, *near} - {each.id for each in found}:
                 found += score.rank(asked, len(rest), among=rest, lent=lent)
             confidence = calibration.Confidence(asked, lent)
-            scores, nearest = confidence.by_words(found), dict[str, int]()
-            if compared is not None:
-                units = near | self.numbers(besides) | {each.id: each.number for each in found}
-                nearness = self._nearness(compared, units)
-                nearest = {id: document for id, (_, _, document) in nearness.items()}
-                scores = confidence.blend(found, scores, nearness, self.vectors.read if self.vectors else 1.0)
-            return Ranking(asked, found, scores, nearest)
+            if compared is None:
+                return Ranking(asked, found, confidence.by_words(found), {})
+            units = near | self.numbers(besides) | {each.id: each.number for each in found}
+            nearness = self._nearness(compared, units)
+            scores = confidence.by_meaning(found, nearness, self.vectors.read if self.vectors else 1.0)
+            return Ranking(asked, found, scores, {id: document for id, (_, _, document) in nearness.items()})
 
     def _nearest(self, compared: "Compared", among: score.Among | None) -> dict[str, int]:
         """Return the units of the nearest documents, id → number, of those that are asked for."""
