@@ -1,7 +1,8 @@
 """From scores to confidence, a number between 0 and 1: how often the best one is right.
 
-odds of the best = 2 · (1 + explained · √lead)^6 / √texts
+odds of the best = 2.4 · (1 + (explained + ½ · coverage³) · √lead)^5 / √texts
                    explained: the score times the weight of the question, in words that no text has
+                   coverage: see `score`
                    lead: 1 - rival / score, the rival being the next text that says something else; where the text says
                    all of it, 0.3 at least, since several may answer
                    texts: of the index, at least 100; among many, more of them have some of any question by chance
@@ -38,7 +39,8 @@ __all__ = ["ANSWER_BAR", "LACKING", "Confidence", "part_of"]
 
 ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
-BY_WORDS, BY_MEANING, LEAST_LEAD = (2.0, 6, 0.5), (0.5, 5, 0.4), 0.3
+BY_WORDS, BY_MEANING, POWER = (2.4, 0.5), (0.5, 0.4), 5
+FULLY, LEAST_LEAD = 0.5, 0.3
 SAID, ASIDE, NEAR, NEARNESS = 0.8, 0.05, 0.15, 3.0
 FALL, MEANT_FALL = 3, 4  # the even cases want 4 and 6, but have one answer each: of several, none of the best goes then
 CROWD = 100  # texts: fewer do not show which words are common
@@ -91,16 +93,16 @@ class Confidence:
         if not self._query.is_empty and any(share for *_, share in said):
             rival = _rival(self._query, [(each.documents[0], each.score) for each in found[:RIVALS]])
             lead = max(1.0 - rival, LEAST_LEAD * first.coverage**8)
-            sure = self._sure(self._explained(first), lead, BY_WORDS)
+            sure = self._sure(self._explained(first) + FULLY * first.coverage**3, lead, BY_WORDS)
         places = {each.id: (0.0, each.number, each.documents[0]) for each in found}
         return self._limited(sure, {each.id: each.score**FALL for each in found}, places)
 
     def _explained(self, found: "score.Found") -> float:
         return found.score * self._query.mass / self._query.idf("")
 
-    def _sure(self, evidence: float, lead: float, by: tuple[float, int, float]) -> float:
-        even, power, root = by
-        odds = even * (1.0 + evidence * math.sqrt(lead)) ** power / max(CROWD, self._query.total) ** root
+    def _sure(self, evidence: float, lead: float, by: tuple[float, float]) -> float:
+        even, root = by
+        odds = even * (1.0 + evidence * math.sqrt(lead)) ** POWER / max(CROWD, self._query.total) ** root
         return odds / (1.0 + odds) if odds < MOST else 1.0 - 1.0 / MOST
 
     def by_meaning(
