@@ -10,7 +10,7 @@ odds of another  = odds of the best · (score / score of the best)³, by meaning
 
 Where meaning is compared, too, it has its part in the order, and the order in the confidence:
 
-order = 0.8 · ln(1 + explained) + read⁴ · tells · nearness / that of the nearest
+order = 0.6 · explained + read⁴ · tells · nearness / that of the nearest
 odds of the best = ½ · (1 + (explained + 3 · nearness) · √lead)^5 / texts^0.4
                    nearness: 0 for a text as near as usual, 1 for the question itself; lead: of the order
                    read: the share of the texts that have a vector; tells: 1 among keywords, among texts how much
@@ -41,7 +41,7 @@ ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
 BY_WORDS, BY_MEANING, POWER = (2.4, 0.5), (0.5, 0.4), 5
 FULLY, LEAST_LEAD = 0.5, 0.3
-SAID, ASIDE, NEAR, NEARNESS = 0.8, 0.05, 0.15, 3.0
+SAID, ASIDE, NEAR, NEARNESS = 0.6, 0.05, 0.15, 3.0
 FALL, MEANT_FALL = 3, 4  # the even cases want 4 and 6, but have one answer each: of several, none of the best goes then
 CROWD = 100  # texts: fewer do not show which words are common
 LACKING, UNSURE = 0.29, 0.45  # most of such texts; by UNSURE 18 of 192 questions without answer reach 0.5, not 26
@@ -49,7 +49,7 @@ NEARLY = 0.3  # the nearness of a word that is not lacking
 BESIDE = 0.15  # least share of the other words, for a text with the name: without, 86 of those 192 reach 0.3, not 60
 MEANT = 0.4  # nearness from which on other words may say it; 1: 50 in place of 61 % of the right ones reach 0.5
 CLOSE = 11  # the nearest text and ten others: LoCoMo, first / @10, 36.3 / 70.3 → 46.5 / 77.5 (by words 47.1 / 76.8)
-MOST = 1e9  # odds: of a question of a thousand words they are certainty
+MOST = 99.0  # odds: of the surest of 250 answers by words, one in twenty is wrong
 NOTHING = 0.01  # the confidence without any word that is asked for
 RIVALS, SAME, _COMPARED = 5, 0.5, 2_000  # hits compared; common terms of equal statements; characters of each
 _SURNAMES = frozenset(
@@ -103,7 +103,7 @@ class Confidence:
     def _sure(self, evidence: float, lead: float, by: tuple[float, float]) -> float:
         even, root = by
         odds = even * (1.0 + evidence * math.sqrt(lead)) ** POWER / max(CROWD, self._query.total) ** root
-        return odds / (1.0 + odds) if odds < MOST else 1.0 - 1.0 / MOST
+        return 1.0 - 1.0 / (1.0 + min(MOST, odds))
 
     def by_meaning(
         self, found: "Sequence[score.Found]", near: Mapping[str, tuple[float, int, int]], read: float = 1.0
@@ -118,13 +118,12 @@ class Confidence:
         """
         query = self._query
         explained = {each.id: self._explained(each) for each in found}
-        said = {id: SAID * math.log(1.0 + one) for id, one in explained.items()}
         places = {**near, **{each.id: (near[each.id][0], each.number, each.documents[0]) for each in found}}
         nearest = max(NEAR, *(each[0] for each in near.values()))
         order, tells = dict[str, float](), read**4 * _tells(query, near)
         for id, (nearness, *_) in near.items():  # without a vector, the words stand for the nearness
-            meant = nearness / nearest if nearness >= 0 else min(1.0, said.get(id, 0.0))
-            order[id] = said.get(id, 0.0) + tells * meant
+            said = SAID * explained.get(id, 0.0)
+            order[id] = said + tells * (nearness / nearest if nearness >= 0 else min(1.0, said))
         ranked = sorted(order, key=lambda id: -order[id])
         if not ranked or not order[ranked[0]]:
             return {}
