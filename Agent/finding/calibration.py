@@ -10,7 +10,7 @@ odds of another  = odds of the best · (score / score of the best)³, by meaning
 
 Where meaning is compared, too, it has its part in the order, and the order in the confidence:
 
-order = 0.6 · explained + read⁴ · tells · nearness / that of the nearest
+order = 0.7 · explained + read⁴ · tells · nearness / that of the nearest
 odds of the best = ½ · (1 + (explained + 3 · nearness) · √lead)^5 / texts^0.4
                    nearness: 0 for a text as near as usual, 1 for the question itself; lead: of the order
                    read: the share of the texts that have a vector; tells: 1 among keywords, among texts how much
@@ -41,7 +41,7 @@ ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
 BY_WORDS, BY_MEANING, POWER = (2.4, 0.5), (0.5, 0.4), 5
 FULLY, LEAST_LEAD = 0.5, 0.3
-SAID, ASIDE, NEAR, NEARNESS = 0.6, 0.05, 0.15, 3.0
+SAID, ASIDE, NEAR, NEARNESS = 0.7, 0.05, 0.15, 3.0
 FALL, MEANT_FALL = 3, 4  # the even cases want 4 and 6, but have one answer each: of several, none of the best goes then
 CROWD = 100  # texts: fewer do not show which words are common
 LACKING, UNSURE = 0.29, 0.45  # most of such texts; by UNSURE 18 of 192 questions without answer reach 0.5, not 26
@@ -102,7 +102,7 @@ class Confidence:
 
     def _sure(self, evidence: float, lead: float, by: tuple[float, float]) -> float:
         even, root = by
-        odds = even * (1.0 + evidence * math.sqrt(lead)) ** POWER / max(CROWD, self._query.total) ** root
+        odds: float = even * (1.0 + evidence * math.sqrt(lead)) ** POWER / max(CROWD, self._query.total) ** root
         return 1.0 - 1.0 / (1.0 + min(MOST, odds))
 
     def by_meaning(
