@@ -119,7 +119,7 @@ class Confidence:
         query = self._query
         explained = {each.id: self._explained(each) for each in found}
         places = {**near, **{each.id: (near[each.id][0], each.number, each.documents[0]) for each in found}}
-        nearest = max(NEAR, *(each[0] for each in near.values()))
+        nearest = max([NEAR, *(each[0] for each in near.values())])
         order, tells = dict[str, float](), read**4 * _tells(query, near)
         for id, (nearness, *_) in near.items():  # without a vector, the words stand for the nearness
             said = SAID * explained.get(id, 0.0)

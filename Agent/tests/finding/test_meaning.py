@@ -176,6 +176,7 @@ class TestFinding:
             for number in range(12):
                 store.remember(f"Crate {number} stands in hall {number % 3}.")
             assert store.recall("zorvane", 1)[0].info.content == "Her car is blue."
+            assert store.recall("zorvane", kinds=["skill"]) == []
             assert repr(store).endswith("ranked by words and model>")
         with MemoryStore(tmp_path, meaning=False) as store:
             assert store.recall("zorvane") == []
