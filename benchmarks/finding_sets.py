@@ -7,7 +7,7 @@ infos. No case is kept whose answer cannot be distinguished from another: keywor
 all right.
 
     everyday (en, zh)        100 facts, 80 questions of which 20 have no answer; written before any result was seen
-    everyday (en2, …, zh3)   as many others, on which nothing of the score was chosen
+    everyday (en2, …, zh4)   as many others; of them even questions alone chose the score
     everyday (en5, zh5)      100 questions: 33 in other words than the fact, 47 ordinary, 20 without answer
     tree … (en, zh)          eight small personal trees, with questions, and new keywords to be placed
     awesome_python, …_cn     entries by their descriptions; with infos: sections by half of their entries
@@ -94,7 +94,7 @@ class Set(NamedTuple):
 
 def sets() -> Iterator[Callable[[], Set]]:
     """Yield functions that read a set each, or raise `Skip`."""
-    for facts in ("en", "zh", "en2", "zh2", "en3", "zh3", "en5", "zh5"):
+    for facts in ("en", "zh", "en2", "zh2", "en3", "zh3", "en4", "zh4", "en5", "zh5"):
         yield lambda facts=facts: _everyday(facts)  # type: ignore[misc]  # the default binds it now
     for path in sorted(EVERYDAY.glob("*_*.txt")):
         if not path.stem.startswith("facts"):
