@@ -536,7 +536,7 @@ def mcp(session: Session, folder: str | None, http: int | None, judge: bool) -> 
     """
     from ..adapters.mcp.server import serve
 
-    if folder is None and not session.is_data_named:  # a host starts it in any folder
+    if folder is None and not session.named:  # a host starts it in any folder
         raise click.UsageError(say("name the FOLDER of the memory"))
     client = session.client() if judge else None
     if session.is_lexical:

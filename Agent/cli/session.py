@@ -98,14 +98,18 @@ class Session:
     @property
     def data(self) -> str:
         """Where the memory is: in the folder, or in that of a user in it, as `MemoryStore` lays them out."""
-        folder = self.given.get("data") or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA
         user = self.given.get("user")
-        return os.path.join(folder, f"user={encode_name('user', user)}", "memory") if user else folder
+        return os.path.join(self.folder, f"user={encode_name('user', user)}", "memory") if user else self.folder
 
     @property
-    def is_data_named(self) -> bool:
-        """Whether options or environment say where the memory is."""
-        return bool(self.given.get("data") or os.environ.get(DATA_VARIABLE))
+    def named(self) -> str:
+        """The folder that an option or the environment names, or ""."""
+        return self.given.get("data") or os.environ.get(DATA_VARIABLE, "")
+
+    @property
+    def folder(self) -> str:
+        """The folder that is named, or the default."""
+        return self.named or DEFAULT_DATA
 
     @property
     def as_json(self) -> bool:
@@ -186,12 +190,14 @@ class Session:
             is_there = any(Path(self.data, name).exists() for name in FILES)
         if is_there:
             return
-        if not self.is_shared and next(Path(self.data).glob("user=*/memory"), None):
+        if not self.is_shared and next(Path(self.folder).glob("user=*/memory"), None):
             from ..memory.store import MemoryStore  # imported here: it takes longer than most commands
 
-            users = say(", ").join(MemoryStore.users(self.data))
-            raise NoStoreError(say("{} holds the memories of {}: say whose with --user", self.shown, users))
-        said = say("there is no memory in {}: name its folder with --data, or begin one with add", self.shown)
+            users = say(", ").join(MemoryStore.users(self.folder))
+            if user := self.given.get("user"):
+                raise NoStoreError(say("{} holds no memory of {}, but those of {}", self.folder, clean(user), users))
+            raise NoStoreError(say("{} holds the memories of {}: choose one with --user", self.folder, users))
+        said = say("there is no memory in {}: name its folder with --data, or start one with add", self.shown)
         raise NoStoreError(said)
 
     def command(self, *words: str) -> str:

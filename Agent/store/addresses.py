@@ -28,7 +28,7 @@ def register_scheme(scheme: str, opener: Callable[..., KeywordTree]) -> None:
 
 
 def is_address(place: str | os.PathLike[str]) -> bool:
-    """Tell whether this names a tree on a server, rather than a folder."""
+    """Tell whether this names a tree on a server, rather than a folder; an unknown scheme is refused."""
     return _opener_of(place) is not None
 
 
@@ -49,7 +49,7 @@ def open_tree(place: str | os.PathLike[str], *, meaning: Any = True, **options: 
         options: Those of `KeywordTree`.
 
     Raises:
-        InvalidInputError: the address names no tree, or the extra is missing.
+        InvalidInputError: the address names no tree, its scheme is not known, or the extra is missing.
     """
     if meaning is not True:
         options["ranker"] = partial(KeywordTree.default_ranker, meaning=meaning)
@@ -66,4 +66,8 @@ def _opener_of(place: str | os.PathLike[str]) -> Callable[..., KeywordTree] | No
     if not isinstance(place, str | os.PathLike):
         return None
     text = os.fspath(place)
-    return next((opener for beginning, opener in _openers.items() if text.startswith(beginning)), None)
+    opener = next((opener for beginning, opener in _openers.items() if text.startswith(beginning)), None)
+    if opener is None and "://" in text:  # what follows may be a password
+        known = ", ".join(beginning.removesuffix(":/") for beginning in _openers)
+        raise InvalidInputError(f"no scheme of an address is called {text.partition('://')[0]!r}; known: {known}")
+    return opener

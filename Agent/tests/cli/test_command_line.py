@@ -750,12 +750,14 @@ class TestRemember:
         program = Program(tmp_path / "memory")
 
         for words in (["recall", "tea"], ["ask", "tea"], ["search", "tea"], ["show"]):
-            assert "memory holds the memories of Ada/.., maya, 林悦: say whose with --user" in program.run(
+            assert "memory holds the memories of Ada/.., maya, 林悦: choose one with --user" in program.run(
                 *words, code=2
             )
         assert "The tea of 林悦." in program.run("recall", "tea", "--user", "林悦")
         assert "The tea of Ada/" in program.run("--user", "Ada/..", "recall", "tea")
-        program.run("recall", "tea", "--user", "bob", code=2)
+        assert "memory holds no memory of bob, but those of Ada/.., maya, 林悦" in program.run(
+            "recall", "tea", "--user", "bob", code=2
+        )
         assert not (tmp_path / "memory" / "user=bob").exists()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from Agent.memory.eviction import Capacity, HybridEviction, RecallBased, Ttl
 from Agent.memory.store import MemoryStore
 from Agent.shared_tree import SharedLog
 from Agent.shared_tree.address import cache_folder, parse_address
+from Agent.store.addresses import open_tree
 from Agent.tests.shared.memory_log import MemoryLog
 from Agent.tests.shared_tree.conftest import port_of, sql
 
@@ -88,6 +89,15 @@ class TestAddresses:
     def test_that_name_no_tree_are_refused(self, text: str) -> None:
         with pytest.raises(InvalidInputError):
             parse_address(text)
+
+    @pytest.mark.parametrize("open_at", [open_tree, MemoryStore])
+    def test_of_another_scheme_make_no_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_at: Callable[[str], object]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(InvalidInputError, match="'redis'; known: postgresql"):
+            open_at("redis://:secret@db/0")
+        assert not list(tmp_path.iterdir())
 
     def test_each_has_a_cache_of_its_own(self) -> None:
         texts = ["postgresql://a/x#u", "postgresql://b/x#u", "postgresql://a/x#v"]
