@@ -65,7 +65,7 @@ CHINESE = {
     "reading the source files of the library …": "正在读标准库的源文件……",
     "a small model reads {:,} texts …": "小模型正在读 {:,} 段文字……",
     "{:,} keywords, read in {:.0f} s": "{:,} 个关键词，读了 {:.0f} 秒",
-    "the library's tree by meaning: pip install '.[local]'": "按意思查标准库：pip install '.[local]'",
+    "Python's library, searched by meaning: pip install '.[local]'": "按意思查标准库：pip install '.[local]'",
 }
 BAR = 0.3
 """Least score of an answer, as in the README."""
@@ -208,7 +208,7 @@ def main(arguments: list[str] | None = None) -> None:
         if meaning_of(True) is not None:
             show_library(screen, Path(folder, "library"), MODULES)
         else:
-            screen.line("·", say("the library's tree by meaning: pip install '.[local]'"), style="dim")
+            screen.line("·", say("Python's library, searched by meaning: pip install '.[local]'"), style="dim")
 
 
 if __name__ == "__main__":
