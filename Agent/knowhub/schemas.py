@@ -487,19 +487,16 @@ def problem_of(errors: Sequence[Any], skip: int = 0) -> KnowHubError:
     """
     listed = []
     for error in errors[:50]:
-        place = [str(step) for step in error["loc"][skip:]]
+        place = error["loc"][skip:]
         detail = str(error["msg"])
         if error["type"] == "extra_forbidden":
-            name, place = place[-1], place[:-1]
+            name, place = str(place[-1]), place[:-1]
             is_name = re.fullmatch(r"[a-z_]{1,30}", name) is not None  # all else may be what was to be kept secret
             detail = f"the field {name} is not known" if is_name else "it has a field that is not known"
         elif "ctx" in error and error["type"] not in _HARMLESS:
             detail = _DETAILS.get(error["type"], "it is not valid")
-        if "[key]" in place:  # the name of a tag, say
-            place = place[: max(0, place.index("[key]") - 1)]
-        # The names of fields and indexes are ours: all else came from outside.
-        ours = [step for step in place if step in _FIELDS or step.isdecimal()]
-        pointer = "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in ours)
+        # The names of fields and indexes are ours: all else came from outside, the name of a tag, say.
+        pointer = "".join(f"/{step}" for step in place if isinstance(step, int) or step in _FIELDS)
         listed.append({"pointer": pointer, "detail": detail.removeprefix("Value error, ")})
     first = listed[0] if listed else {"pointer": "", "detail": "it is not valid"}
     return KnowHubError("invalid", f"{first['pointer'] or 'the request'}: {first['detail']}", listed)
