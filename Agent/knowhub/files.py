@@ -12,7 +12,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,7 +23,7 @@ from ..store.backup import make_file
 from .records import KnowHubError
 
 if TYPE_CHECKING:
-    from ..shared_tree.connections import Pool
+    from ..shared_tree.connections import Runner
 
 FRESH_S = 1.0
 """Seconds for which a row that was read counts as the present one: so soon a token revoked elsewhere is refused."""
@@ -139,17 +139,17 @@ class TableFiles:
 
     is_remote = True
 
-    def __init__(self, pool: "Pool", tree_id: str, kind: str) -> None:
+    def __init__(self, pool: "Runner", tree_id: str, kind: str) -> None:
         self._pool, self._key = pool, (tree_id, kind)
         self._cache: dict[str, tuple[float, bytes | None]] = {}
 
     @staticmethod
-    def prepare(pool: "Pool") -> None:
+    def prepare(pool: "Runner") -> None:
         """Make the table, where it is not there; a role that may not make any needs no right to."""
         found = _rows(pool, "SELECT to_regclass('kt_knowhub_file')", ())
         if found[0][0] is None:
-            with contextlib.suppress(KnowHubError):  # two who make it at once: one of them is refused, and it is there
-                _rows(pool, _TABLE, ())
+            with contextlib.suppress(StoreError):  # two who make it at once: one of them is refused, and it is there
+                pool.ask(lambda connection: connection.execute(_TABLE))
             _rows(pool, f"SELECT 1 FROM kt_knowhub_file WHERE {_ONE}", ("", "", ""))
 
     def read(self, name: str) -> bytes | None:
@@ -232,38 +232,34 @@ def open_files(place: str | Path) -> HubFiles:
         return HubFiles(folder, str(folder / "tree"), str(folder), folder.name, *kinds, lambda: None)
     try:
         from ..shared_tree.address import cache_folder, parse_address
-        from ..shared_tree.connections import Pool
+        from ..shared_tree.connections import Runner
         from ..shared_tree.shared_log import SharedLog
     except ImportError as error:
         raise InvalidInputError(str(error)) from error
     address = parse_address(str(place))
     folder = cache_folder(address) / "knowhub"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    pool = Pool(address.dsn, 4, PATIENCE_S, False)
-    TableFiles.prepare(pool)
-    with SharedLog(address.dsn) as log:
+    pool = Runner(address.dsn, 4, PATIENCE_S, False)
+    with _answering(), SharedLog(address.dsn, patience=PATIENCE_S) as log:
         log.prepare()
+    TableFiles.prepare(pool)
     tokens, secrets_ = (TableFiles(pool, address.tree_id, kind) for kind in ("token", "secret"))
     return HubFiles(folder, str(place), str(address), address.tree_id, tokens, secrets_, pool.close)
 
 
-def _rows(pool: "Pool", sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    from ..shared_tree.rows import NotSentError, UnansweredError
+def _rows(pool: "Runner", sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    with _answering():
+        return pool.fetch(sql, values)
 
-    def work(connection: Any) -> list[tuple[Any, ...]]:
-        cursor = connection.execute(sql, values)
-        return list(cursor.fetchall()) if cursor.description else []
 
-    end = time.monotonic() + pool.patience
-    while True:
-        try:
-            return pool.run(work)
-        except (NotSentError, UnansweredError) as error:
-            if time.monotonic() > end:
-                raise KnowHubError("busy", "the database does not answer: try again", retry_after_s=5.0) from error
-            time.sleep(0.05)
-        except StoreError as error:
-            raise KnowHubError("busy", "the database refuses tokens and secrets: see its log") from error
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    """Turn a database's errors into the hub's, which show no address."""
+    try:
+        yield
+    except StoreError as error:
+        detail = "the database does not answer, or refuses it: see its log"
+        raise KnowHubError("busy", detail, retry_after_s=5.0) from error
 
 
 def write_new(path: Path, data: bytes, *, is_first: bool = False) -> None:
