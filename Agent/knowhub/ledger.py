@@ -38,9 +38,6 @@ from .records import KnowHubError, Record, kind_of, not_found
 OWN = "knowhub"
 """The key of an info's metadata that all of ours stands under."""
 
-ATTEMPTS = 8
-"""So often an operation is begun again where another one was quicker."""
-
 _SHARED = (("scopes", list), ("owner", str))
 _KEPT = ("scopes", "owner", "of")  # of a deleted record
 _OF_TEXTS = ("scopes", "types", "resource_ids")  # lists that hold nothing else
@@ -113,27 +110,18 @@ class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):
         Raises:
             DuplicateIdError: An id is in use, or is that of another principal's deleted record.
         """
-        try:
-            found = self._create(records)
-        except DuplicateIdError:
-            found = {}
-            for record in records:
-                there = self.stored(record.id)
-                if there is not None and there.deleted and there.created_by == record.created_by:
-                    found[record.id] = self.update(replace(record, version=there.version))
-            if not found:
-                raise
-            found |= self._create([record for record in records if record.id not in found])
-        return [found[record.id] for record in records]
-
-    def _create(self, records: Sequence[Record]) -> dict[str, Record]:
-        specs = []
+        found, specs = dict[str, Record](), list[dict[str, Any]]()
         for record in records:
+            there = self.stored(record.id)
+            if there is not None and there.deleted and there.created_by == record.created_by:
+                found[record.id] = self.update(replace(record, version=there.version))
+                continue
             ids = [self._keyword(path, record.created_by) for path in _places(record)]
             spec = {"id": record.id, "content": record.content, "source": record.source, "keyword_ids": ids}
             specs.append({**spec, "metadata": {OWN: record.fields}, "created_by": record.created_by})
         made = self.tree.BatchCreateInfos(specs) if specs else []
-        return {stored.id: stored for info in made if (stored := record_of(info)) is not None}
+        found |= {stored.id: stored for info in made if (stored := record_of(info)) is not None}
+        return [found[record.id] for record in records]
 
     def update(self, record: Record) -> Record:
         """Store a record's new state, if the version that it names is still the newest; within an operation."""

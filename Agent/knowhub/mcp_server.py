@@ -80,10 +80,13 @@ def _as_whoever_asks(
     """
 
     async def call(**arguments: Any) -> ToolAnswer:
-        inside = _Inside(api, who())
-        connection = Connection(
-            lambda: httpx.ASGITransport(inside), "http://localhost", scopes=tuple(scopes(inside.token))
-        )
+        token = who()
+
+        async def inside(scope: Any, receive: Any, send: Any) -> None:  # behind the gate, which let the caller in
+            await api({**scope, "state": {"token": token, "request_id": "mcp"}}, receive, send)
+
+        transport = httpx.ASGITransport(inside)
+        connection = Connection(lambda: transport, "http://localhost", scopes=tuple(scopes(token)))
         with connected(connection):
             result = await called(**arguments)
         if result.error is not None:
@@ -98,16 +101,6 @@ def _as_whoever_asks(
     call.__name__, call.__doc__ = called.__name__, called.schema["description"]
     call.__signature__ = signature.replace(parameters=shown, return_annotation=ToolAnswer)  # type: ignore[attr-defined]
     return call
-
-
-class _Inside:
-    """The API behind the gate, for one whom the gate knows already."""
-
-    def __init__(self, api: Any, token: Token) -> None:
-        self._api, self.token = api, token
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._api({**scope, "state": {"token": self.token, "request_id": "mcp"}}, receive, send)
 
 
 def _add_reading(server: MCPServer[Any], hub: KnowHub, who: Callable[[], Token]) -> None:

@@ -223,7 +223,7 @@ class Tokens:
 
     def groups(self) -> dict[str, dict[str, list[str]]]:
         """Return the groups by name: their `members`, principals, and the `scopes` that these see by it."""
-        return self._look_up(_GROUPS, self._parse_groups) or {}
+        return self._look_up(_GROUPS, lambda name: _stored_groups.validate_json(self.files.read(name) or b"{}")) or {}
 
     def set_group(self, name: str, members: Collection[str], scopes: Collection[str]) -> None:
         """Make a group, or change it; one without members goes."""
@@ -238,8 +238,6 @@ class Tokens:
 
     def revoke(self, digest: str) -> bool:
         """End a token; says whether it was there."""
-        if not _is_digest(digest):
-            return False
         self._known.pop(digest, None)
         found = self._parse(digest)
         if found is None or found.kind != "token":
@@ -297,7 +295,9 @@ class Tokens:
             return None
         known = self._known.get(name)
         if known is None or known[0] != mark:
-            held = parse(name)
+            held: _T | None = None
+            with contextlib.suppress(OSError, ValueError):
+                held = parse(name)
             if held is None:  # it is tried again: for want of a file descriptor it is not damaged
                 return None
             known = self._known[name] = mark, held
@@ -315,11 +315,6 @@ class Tokens:
         with contextlib.suppress(OSError, ValueError):
             token = _stored.validate_json(self.files.read(digest) or b"")
             return replace(token, digest=digest) if token.rights <= set(RIGHTS) else None
-        return None
-
-    def _parse_groups(self, name: str) -> dict[str, dict[str, list[str]]] | None:
-        with contextlib.suppress(OSError, ValueError):
-            return _stored_groups.validate_json(self.files.read(name) or b"{}")
         return None
 
     def _write(self, name: str, data: bytes) -> None:
@@ -353,7 +348,7 @@ def own_principal() -> str:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         said = subprocess.run(["git", "config", "user.email"], capture_output=True, text=True, timeout=5, check=False)
         name = said.stdout.strip()
-        if name and not any(char.isspace() for char in name) and len(name) <= 100:
+        if _is_name(name):
             return name
     try:
         return getpass.getuser()

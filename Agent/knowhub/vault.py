@@ -87,17 +87,9 @@ class KeyRing(dict[str, bytes]):
         """Return what `parse` reads."""
         return "".join(base64.urlsafe_b64encode(key).decode() + "\n" for key in self.values())
 
-    def with_new(self) -> "KeyRing":
-        """Return a ring with a new key before these."""
-        return KeyRing([secrets.token_bytes(32), *self.values()])
-
     def newest(self) -> tuple[str, bytes]:
         """Return the key that seals, and its name."""
         return next(iter(self.items()))
-
-    def only_newest(self) -> "KeyRing":
-        """Return the ring without the keys that only open."""
-        return KeyRing([self.newest()[1]])
 
 
 def find_ring(data_folder: Path, *, may_make: bool) -> KeyRing:
@@ -281,19 +273,18 @@ class Vault:
         """Return the references of all secrets."""
         return [name for name in self._files.names() if _REFERENCE(name) and name != _KNOWN]
 
-    def sweep(self, named: Collection[str], *, is_purge: bool = False) -> int:
-        """Destroy what no resource has named for an hour, and return how many; unfinished files likewise.
+    def sweep(self, named: Collection[str], *, is_purge: bool = False) -> None:
+        """Destroy what no resource has named for an hour, and unfinished files likewise.
 
         The hour is that of a clock that cannot be set, since this process saw the file; of a purge, that of the file.
         """
-        count, now = 0, time.monotonic()
+        now = time.monotonic()
         self._unnamed = {name: self._unnamed.get(name, now) for name in self._files.names() if name not in named}
         for name, since in self._unnamed.items():
             with contextlib.suppress(OSError):
                 age = self._clock() - (self._files.made_at(name) or self._clock()) if is_purge else now - since
                 if age >= ORPHAN_S and name != _KNOWN and (_REFERENCE(name) or name.endswith(".new")):
-                    count += self._files.remove(name, wipe=True) and not name.endswith(".new")
-        return count
+                    self._files.remove(name, wipe=True)
 
     def rotate(self, *, drop_old: bool = False) -> int:
         """Make a new master key, wrap all data keys by it, and return how many.
@@ -310,11 +301,11 @@ class Vault:
         with self._keys_held(alone=True):
             ring, is_ours = self.ring(), self._given is None and not os.environ.get("KNOWHUB_KEY")
             if is_ours:
-                ring = ring.with_new()
+                ring = KeyRing([secrets.token_bytes(32), *ring.values()])
                 keep_ring(ring)  # first the key, then what it wraps: a kill between loses nothing
             count = self._rewrap(ring)
             if drop_old and is_ours:
-                keep_ring(ring.only_newest())
+                keep_ring(KeyRing([ring.newest()[1]]))
         return count
 
     def _rewrap(self, ring: KeyRing) -> int:
@@ -366,11 +357,7 @@ def _mark_of_keys() -> object:
     """Return what changes when the master keys do; None where their file is not there."""
     if text := os.environ.get("KNOWHUB_KEY"):
         return text
-    try:
-        status = key_path().stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
+    return FolderFiles(key_path().parent).mark(key_path().name)
 
 
 def _bind(reference: str, resource_id: str) -> bytes:

@@ -12,7 +12,6 @@ from ...base.secrets_in_text import secret_shape
 from ...base.text import mapping_of
 from ..catalog import Entry
 from ..evolving import check_rewrite
-from ..ledger import ATTEMPTS
 from ..records import Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import AcceptIn, BatchIn, Case, KnowledgeUpdate, PageQuery, ProposalQuery, is_text, parse
 from ..tokens import Token, need, sees_said
@@ -53,7 +52,7 @@ class Judging(Entries):
                 written.append(self.ledger.update(now.changed(score=body.update_score)))
             return written
 
-        operation_id, records = self._write(token, "feedback", plan, mark, ATTEMPTS)
+        operation_id, records = self._write(token, "feedback", plan, mark)
         answer: Json = {"operation_id": operation_id, "note": note}
         if body.evolve_feedback is not None:
             answer["evolution"] = self._evolve(token, record.id, records[len(given)], body)

@@ -9,7 +9,6 @@ from typing import Any
 
 from ...base.text import read_time
 from ..catalog import Entry
-from ..ledger import ATTEMPTS
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, invalid, iso_time, not_found
 from ..schemas import NAME_PATTERN, GoalsIn, GroupIn, PageQuery, TokenIn
 from ..tokens import Token, check_plain, need, sees, sees_said
@@ -68,7 +67,7 @@ class Operations(Store):
         mark, earlier = self._repeated(token, key, "undo", operation_id)
         if earlier:
             return {"operation_id": earlier.operation_id, "undone": operation_id}
-        entry = self.catalog.operation(operation_id) if 0 < len(operation_id) <= 100 else None
+        entry = self.catalog.operation(operation_id)
         touched = [] if entry is None else [*entry.before, *entry.after]
         if entry is None or not touched or not all(self._sees_version(token, record) for record in touched):
             raise not_found()
@@ -162,7 +161,7 @@ class Keeping(Store):
                 raise KnowHubError("conflict", "the id is in use")
             return self.ledger.put(record, old)
 
-        operation_id, [made] = self._write(token, "goals", plan, mark, ATTEMPTS)
+        operation_id, [made] = self._write(token, "goals", plan, mark)
         return {"trace_id": trace_id, "version": made.version, "operation_id": operation_id}
 
     def list_goals(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006

@@ -14,7 +14,7 @@ from ...base.secrets_in_text import secret_shape
 from ...base.text import mapping_of
 from ...keyword_tree import DuplicateIdError, VersionConflictError
 from ..catalog import Catalog, Entry
-from ..ledger import ATTEMPTS, KEYWORDS, TreeLedger
+from ..ledger import TreeLedger
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..routing import Models
 from ..schemas import KnowledgeIn, KnowledgeLine, PageQuery, ResourceIn, parse
@@ -29,6 +29,9 @@ CALL = "call"
 
 ACCESS = "access"
 """Kind and verb of what is kept of a look at a secret."""
+
+ATTEMPTS = 8
+"""So often an operation is begun again where another one was quicker."""
 
 KEY_DAYS = 8
 """So many days, today's included, an Idempotency-Key is known by the id that it made, where a purge forgot the call."""
@@ -91,11 +94,11 @@ class Store:
         return [record for record in there if record is not None]
 
     def _write(
-        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = "", tries: int = 2
+        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
     ) -> tuple[str, list[Record]]:
         """Run a plan as one operation of a principal; return its id, and the records as they became.
 
-        Where others were quicker, what they wrote is read, and the plan runs again: `tries` times in all.
+        Where others were quicker, what they wrote is read, and the plan runs again: `ATTEMPTS` times in all.
         A call with a mark that changes nothing leaves a record of the mark alone, and has the id "".
 
         Raises:
@@ -120,9 +123,7 @@ class Store:
                 self.catalog.take_own()
                 return written
             except (VersionConflictError, DuplicateIdError, KnowHubError) as error:
-                is_keyword = isinstance(error, DuplicateIdError) and error.id.startswith(KEYWORDS)
-                tries -= not is_keyword  # a keyword that two made at once is there the next time
-                if not left or not tries or (isinstance(error, KnowHubError) and error.code != "not-found"):
+                if not left or (isinstance(error, KnowHubError) and error.code != "not-found"):
                     if isinstance(error, VersionConflictError):
                         raise outgrown(error.current) from error
                     if isinstance(error, DuplicateIdError):

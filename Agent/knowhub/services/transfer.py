@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..ledger import ATTEMPTS
 from ..records import Json, KnowHubError, Record, invalid, iso_time, kind_of, not_found
 from ..schemas import FeedbackLine, ImportIn, KnowledgeLine, ResourceLine, check_resource_id, parse
 from ..tokens import Token, need, sees
@@ -81,7 +80,7 @@ class Transfer(Judging, Resources):
             return self.ledger.create([waiting[id] for id in waiting if there[id] is None])
 
         if waiting:
-            written = len(self._write(token, "import", plan, mark, ATTEMPTS)[1])
+            written = len(self._write(token, "import", plan, mark)[1])
             report["written"] += written
             report["skipped"] += len(waiting) - written
             waiting.clear()

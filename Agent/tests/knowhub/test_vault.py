@@ -372,10 +372,10 @@ class TestMasterKey:
         ring = KeyRing.make()
         vault = Vault(tmp_path / "vault", ring)
         references = [vault.seal(f"r/{number}", f"{SECRET}{number}") for number in range(3)]
-        newer = ring.with_new()
+        newer = KeyRing([os.urandom(32), *ring.values()])
         rotating = Vault(tmp_path / "vault", newer)
         assert [rotating.rotate(), rotating.rotate()] == [3, 0]
-        only = Vault(tmp_path / "vault", newer.only_newest())
+        only = Vault(tmp_path / "vault", KeyRing([newer.newest()[1]]))
 
         assert [only.open(each, f"r/{number}") for number, each in enumerate(references)] == [
             f"{SECRET}{number}" for number in range(3)
@@ -441,12 +441,12 @@ class TestMasterKey:
         monkeypatch.setenv("KNOWHUB_KEY", ring.to_text())
         hub.put_resource(LOCAL, "a", RESOURCE)
         assert main(["key", "rotate", "--data", str(hub.folder)]) == 2
-        newer = ring.with_new()
+        newer = KeyRing([os.urandom(32), *ring.values()])
         monkeypatch.setenv("KNOWHUB_KEY", newer.to_text())
         assert main(["key", "rotate", "--data", str(hub.folder)]) == 0
         assert "1 secrets are wrapped by the first key of KNOWHUB_KEY" in capsys.readouterr().out
 
-        monkeypatch.setenv("KNOWHUB_KEY", newer.only_newest().to_text())
+        monkeypatch.setenv("KNOWHUB_KEY", KeyRing([newer.newest()[1]]).to_text())
         assert hub.reveal(LOCAL, "a")["secure_body"] == SECRET
         assert not key_path().exists()
 
