@@ -6,36 +6,14 @@ L1 a page, L2 all) decide what reading costs. Nothing said is lost: archive firs
 `providers` is where models, vectors and the rest of the library come in.
 """
 
+from .core import errors as _errors
 from .core import objects as _objects
-from .core.errors import (
-    AccessDeniedError,
-    ConflictError,
-    ContextEngineError,
-    InvalidInputError,
-    InvalidUriError,
-    NodeNotFoundError,
-    ProviderDownError,
-    StoreCorruptError,
-    StoreError,
-    VersionConflictError,
-)
+from .core.errors import *  # noqa: F403  all errors of the engine
 from .core.objects import *  # noqa: F403  the vocabulary: all classes that the module defines
 from .providers import LLMClientAdapter
 from .service import AsyncContextEngineService, ContextEngineService
 
-__all__ = [
-    "AccessDeniedError",
-    "AsyncContextEngineService",
-    "ConflictError",
-    "ContextEngineError",
-    "ContextEngineService",
-    "InvalidInputError",
-    "InvalidUriError",
-    "LLMClientAdapter",
-    "NodeNotFoundError",
-    "ProviderDownError",
-    "StoreCorruptError",
-    "StoreError",
-    "VersionConflictError",
-]
-__all__ += [name for name, made in vars(_objects).items() if getattr(made, "__module__", "") == _objects.__name__]
+__all__ = ["AsyncContextEngineService", "ContextEngineService", "LLMClientAdapter"]
+for _module in (_errors, _objects):
+    _defined = (made for made in vars(_module).values() if isinstance(made, type))
+    __all__ += [made.__name__ for made in _defined if made.__module__ == _module.__name__]

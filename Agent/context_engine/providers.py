@@ -341,17 +341,18 @@ class WordIndex:
             hits: dict[Row, WordHit] = {}
             for id in ids:
                 num, level, part = _parse_id(id)
-                row, documents = rows[id], said[id].documents if id in said else ()
+                uri, category, at, speaker, sequence = rows[id]
+                documents = said[id].documents if id in said else ()
                 own = {term for document in documents for term in asked.terms_of(document)} & asked.telling
                 above = units.get(units[numbers[id]].above or 0)
                 answers = above is not None and above.document is not None and asked.gains_of(above.document)
                 if not (own or answers or id in nearest):  # what shares but stop words has no place in a context
                     continue
-                key = num, level, part % PLACES if row.category == SESSIONS else part
+                key = num, level, part % PLACES if category == SESSIONS else part
                 if key not in hits:
                     terms = tuple(term for term in asked.weights if term in own)
-                    place = row.uri, scores[id], level, part, row.category, row.at
-                    hits[key] = WordHit(*place, terms, bool(answers), row.speaker, row.sequence, numbers[id])
+                    place = uri, scores[id], level, part, category, at
+                    hits[key] = WordHit(*place, terms, bool(answers), speaker, sequence, numbers[id])
                     if len(hits) == limit:
                         break
             return list(hits.values())
@@ -430,22 +431,14 @@ def _fuse(*rankings: Sequence[str]) -> dict[str, float]:
     return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
 
 
-class _Row(NamedTuple):
-    uri: str
-    category: str
-    at: float
-    speaker: str
-    sequence: int
-
-
-def _rows_of(db: sqlite3.Connection, ids: Iterable[str]) -> dict[str, _Row]:
-    """Return the rows of some units by id, by one query."""
+def _rows_of(db: sqlite3.Connection, ids: Iterable[str]) -> dict[str, tuple[str, str, float, str, int]]:
+    """Return the rows of some units by id, by one query: URI, category, time, speaker, sequence."""
     sql = (
         "select level || ' ' || part || ' ' || node, uri, category, at, speaker, sequence from json_each(?) wanted"
         " join row on node = json_extract(wanted.value, '$[0]') and level = json_extract(wanted.value, '$[1]')"
         " and part = json_extract(wanted.value, '$[2]') join node on num = node"
     )
-    return {id: _Row(*row) for id, *row in db.execute(sql, (json.dumps([_parse_id(id) for id in ids]),))}
+    return {row[0]: row[1:] for row in db.execute(sql, (json.dumps([_parse_id(id) for id in ids]),))}
 
 
 def _among(db: sqlite3.Connection, filters: Filters) -> score.Among:
@@ -461,8 +454,7 @@ def _among(db: sqlite3.Connection, filters: Filters) -> score.Among:
 
 def _allowed(db: sqlite3.Connection, filters: Filters, ids: Collection[str]) -> frozenset[str]:
     """Return those of some units that are there and pass."""
-    rows = _rows_of(db, ids).items()
-    return frozenset([id for id, row in rows if filters.lets(row.uri, row.category, row.at)])
+    return frozenset([id for id, row in _rows_of(db, ids).items() if filters.lets(*row[:3])])
 
 
 def _asks(text: str) -> bool:
