@@ -268,16 +268,15 @@ class Folders:
 
         Each file that was there is looked at.
         """
+        is_removal = all(data is None for data in change.values())
+        gone = contextlib.suppress(FileNotFoundError) if is_removal else contextlib.nullcontext()
         try:
-            if not any(data is not None for data in change.values()):
-                self._remove(names, change, look)
-                return
-            with self.opened(names, create=True) as fd:
-                for name in FILES:
-                    if name in change and (data := change[name]) is None:
-                        self._take_away(name, fd, names, look)
-                    elif name in change:
-                        self._write_file(name, data or b"", fd, names, look)
+            with gone, self.opened(names, create=not is_removal) as fd:
+                for name in reversed(FILES) if is_removal else FILES:
+                    if name in change:
+                        self._write_file(name, change[name], fd, names, look)
+            if is_removal:
+                self._remove_folders(names)
         except StoreError:
             raise
         except OSError as error:
@@ -298,6 +297,11 @@ class Folders:
             os.close(fd)
 
     def _write_file(self, name: str, data: bytes | None, parent: int, names: Sequence[str], look: Look) -> None:
+        """Write a file, or remove it where there is no `data`; an unexpected content is kept."""
+        if data is None:
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.rename(name, parent, name + NEW, parent)
+                self._look_at_taken(name, parent, names, look, None)
         while data is not None:
             fd = self._disk.create_file(name + NEW, parent)
             try:
@@ -335,21 +339,8 @@ class Folders:
         self._disk.remove_file(name + NEW, parent)
         return merged
 
-    def _take_away(self, name: str, parent: int, names: Sequence[str], look: Look) -> None:
-        """Remove a file; an unexpected content is kept."""
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.rename(name, parent, name + NEW, parent)
-            self._look_at_taken(name, parent, names, look, None)
-
-    def _remove(self, names: Sequence[str], change: Change, look: Look) -> None:
-        """Remove files, and the folders that nothing is left in."""
-        with contextlib.suppress(FileNotFoundError), self.opened(names) as fd:
-            for name in reversed(FILES):
-                if name in change:
-                    self._take_away(name, fd, names, look)
-        self._remove_folders(names)
-
     def _remove_folders(self, names: Sequence[str]) -> None:
+        """Remove a folder, and those above it, in which nothing is left."""
         self.drop_leftovers(names)
         for depth in range(len(names), 3, -1):  # a space's own folder stays
             with contextlib.suppress(FileNotFoundError), self.opened(names[: depth - 1]) as fd:

@@ -155,7 +155,6 @@ class Commit:
     name: str
     author: str
     at: float
-    boot: str = ""
     plans: list[dict[str, Any]] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     nodes: list[NodeRow] = field(default_factory=list)
@@ -267,8 +266,8 @@ class Journal:
         sequence = commit.sequence
         with self.writing("FULL") as connection:
             _set_sequence(connection, sequence)
-            named = sequence, commit.id, commit.name, "logged", commit.boot, commit.author, commit.at
-            values = *named, to_json(commit.plans), 0  # the bytes, which an earlier version counted
+            # Of the start of the machine and the bytes an earlier version kept count here.
+            values = sequence, commit.id, commit.name, "logged", "", commit.author, commit.at, to_json(commit.plans), 0
             connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
             for change in commit.changes:
                 _put_change(connection, sequence, change)
@@ -316,12 +315,12 @@ class Journal:
 
     def find_commit(self, commit_id: str) -> Commit | None:
         """Return a commit with its changes, None where none has the id."""
-        rows = self.query("SELECT sequence, id, name, author, at, boot, plans FROM commits WHERE id = ?", (commit_id,))
+        rows = self.query("SELECT sequence, id, name, author, at, plans FROM commits WHERE id = ?", (commit_id,))
         if not rows:
             return None
-        sequence, id, name, author, at, boot, plans = rows[0]
+        sequence, id, name, author, at, plans = rows[0]
         with _readable(commit_id):
-            return Commit(sequence, id, name, author, at, boot, json.loads(plans), self.changes(sequence))
+            return Commit(sequence, id, name, author, at, json.loads(plans), self.changes(sequence))
 
     def images_of(self, uri: str, file: str) -> set[bytes]:
         """Return every image of a file that the journal holds."""

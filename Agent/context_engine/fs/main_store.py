@@ -144,7 +144,6 @@ class Transaction:
                 name=self.name,
                 author=f"{self.ctx.user_id}/{self.ctx.agent_id}",
                 at=fs.clock(),
-                boot=fs.boot,
                 plans=[_describe(plan) for plan in self.plans],
                 ends=self.ends,
             )

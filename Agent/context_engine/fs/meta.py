@@ -60,9 +60,7 @@ def is_whole(image: Image, files: Sequence[str] = FILES) -> bool:
 
 def state_of(image: Image) -> str:
     """Return a digest of all of a node's files; "" for none."""
-    parts: list[str | bytes] = []
-    for name in FILES:
-        parts += [name, image[name]] if name in image else []
+    parts = [part for name in FILES if name in image for part in (name, image[name])]
     return digest_of(*parts) if parts else ""
 
 
