@@ -195,24 +195,18 @@ class ScoringStrategy(ABC):
 
     def total(self, breakdown: ScoreBreakdown) -> float:
         """Return the weighted mean of the four figures, from 0 to 1."""
-        overlap, graph, temporal, reference = _shares(self.weights)
-        parts = (
-            overlap * breakdown.overlap_score,
-            graph * breakdown.graph_score,
-            temporal * breakdown.temporal_score,
-            reference * breakdown.reference_score,
-        )
+        figures = vars(breakdown).values()
+        parts = [share * figure for share, figure in zip(_shares(self.weights), figures, strict=True)]
         # The shares of a sum can exceed 1 by a rounding error, and then a perfect score would.
         return min(1.0, math.fsum(parts))
 
 
 @lru_cache(maxsize=64)  # a ranking asks for the same ones hundreds of times
-def _shares(weights: ScoreWeights) -> tuple[float, float, float, float]:
+def _shares(weights: ScoreWeights) -> tuple[float, ...]:
     # Divided by the greatest first: weights near the smallest number that there is would sum up to their own rounding.
-    values = (weights.overlap, weights.graph, weights.temporal, weights.reference)
-    overlap, graph, temporal, reference = (value / max(values) for value in values)
-    total = overlap + graph + temporal + reference
-    return overlap / total, graph / total, temporal / total, reference / total
+    values = vars(weights).values()
+    scaled = [value / max(values) for value in values]
+    return tuple(value / sum(scaled) for value in scaled)
 
 
 @dataclass(frozen=True)
