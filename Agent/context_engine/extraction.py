@@ -39,12 +39,8 @@ class Allowance:
     """The rest of one commit's allowance of model calls and facts, shared by its archives."""
 
     def __init__(self) -> None:
-        self._until = time.monotonic() + MODEL_SECONDS
+        self.until = time.monotonic() + MODEL_SECONDS
         self.calls, self.candidates = MODEL_CALLS, MODEL_CANDIDATES
-
-    def seconds_left(self) -> float:
-        """Return how long its models may still be waited for."""
-        return self._until - time.monotonic()
 
 
 @dataclass
@@ -88,7 +84,7 @@ class ModelReader:
 
         def ask(chunk: Chunk) -> Reading:
             try:
-                return self._ask(chunk, archive, ctx, speakers, allowance.seconds_left())
+                return self._ask(chunk, archive, ctx, speakers, allowance.until - time.monotonic())
             except Exception as error:  # the model's port: whatever happens there, the archive is kept
                 failure = {"extractor": "model", "error": HideKeys(error, self._llm)[:300]}
                 return Reading([], {number for number, _ in chunk}, failures=[failure])

@@ -175,12 +175,8 @@ def _reason(hit: WordHit, written: Sequence[tuple[str, str]]) -> str:
     shown = [word for word in words if not any(word != other and word in other for other in words)]
     said = say(", ").join(shown[:_SHOWN_TERMS])
     says = say("says {}", said) if said else say("follows what fits") if hit.is_answer else say("near in meaning")
-    return f"{says}{_where(hit)}{answer}"
-
-
-def _where(hit: WordHit) -> str:
-    parts = [part for part in (hit.said, date_of(hit.at) if hit.level == 2 and hit.at else "") if part]
-    return f" ({', '.join(parts)})" if parts else ""
+    where = ", ".join(filter(None, [hit.said, date_of(hit.at) if hit.level == 2 and hit.at else ""]))
+    return f"{says} ({where}){answer}" if where else f"{says}{answer}"
 
 
 def _written_terms(query: str) -> list[tuple[str, str]]:
