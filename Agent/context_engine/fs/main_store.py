@@ -56,7 +56,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ATTEMPTS = 50
-_KNOWN_EDITS = 1_024
 
 
 _EMPTY: Image = {config.ABSTRACT: b"", config.OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
@@ -494,8 +493,6 @@ class MainStore:
             return image
         with self.locked():
             image = self.folders.read(uri.folders, is_settled=True)
-        if len(self._known_edits) >= _KNOWN_EDITS:
-            self._known_edits.clear()
         self._known_edits[uri.text] = state_of(image)
         return image
 
