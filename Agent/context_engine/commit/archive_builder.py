@@ -126,18 +126,16 @@ def number_of(name: str) -> int:
 
 def split_messages(messages: Sequence[Message]) -> list[tuple[list[Message], bytes]]:
     """Return messages in parts that are small enough for one archive each, each with its file."""
-    parts: list[tuple[list[Message], list[bytes]]] = []
-    size, before = 0, None
+    parts: list[tuple[list[Message], bytearray]] = []
+    part, encoded = list[Message](), bytearray()
     for message in messages:
-        line = encode_message(message, before)  # with its images: a file of them must stay readable
-        if not parts or len(parts[-1][0]) >= ARCHIVE_MESSAGES or size + len(line) > ARCHIVE_BYTES:
-            parts.append(([], []))
-            size, line = 0, encode_message(message) if before is not None else line
-        parts[-1][0].append(message)
-        parts[-1][1].append(line)
-        size += len(line)
-        before = message.at
-    return [(part, b"".join(lines)) for part, lines in parts]
+        line = encode_message(message, part[-1].at if part else None)  # with its images: the file must stay readable
+        if not part or len(part) >= ARCHIVE_MESSAGES or len(encoded) + len(line) > ARCHIVE_BYTES:
+            part, encoded, line = [], bytearray(), encode_message(message)
+            parts.append((part, encoded))
+        part.append(message)
+        encoded += line
+    return [(part, bytes(encoded)) for part, encoded in parts]
 
 
 def _speakers(messages: Sequence[Message]) -> list[str]:
