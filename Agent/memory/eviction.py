@@ -180,8 +180,16 @@ def choose_evictions(
     evictions: list[Eviction] = []
 
     def value_now(id: str, counted: Mapping[str, RecallStats]) -> tuple[float, str]:
-        known = counted.get(id, RecallStats())
-        return _value(known, now - max(known.last_recall_at, written[id]), policy, (importance or {}).get(id))
+        known, judged = counted.get(id, RecallStats()), (importance or {}).get(id)
+        recall, score, recency = policy.recall_weight, policy.score_weight, policy.recency_weight
+        age_s = now - max(known.last_recall_at, written[id])
+        # With the importance 0.5, that of a memory that was never judged, it is the time alone.
+        fresh = temporal_decay(age_s) if judged is None else min(1.0, 2 * judged)
+        value = value_of(known, age_s, recall, score, 0.0) + recency * fresh
+        return value, (
+            f"{value:.2f} = {recall:.3g} × ln(1 + {known.recall_count}) + {score:.3g} × {known.average_score:.2f} "
+            f"+ {recency:.3g} × {fresh:.2f}"
+        )
 
     if ttl_secs is not None:
         old = [id for id in left if now - written[id] > ttl_secs]
@@ -210,19 +218,6 @@ def _check_policy(policy: EvictionPolicy) -> None:
             raise InvalidInputError(f"{name} must be a number and not below 0, not {shorten(value)}")
     if policy.max_items is not None:
         check_count("max_items", policy.max_items, 0)
-
-
-def _value(
-    known: RecallStats, age_s: float, policy: EvictionPolicy, importance: float | None
-) -> tuple[float, str]:
-    recall, score, recency = policy.recall_weight, policy.score_weight, policy.recency_weight
-    # With the importance 0.5, that of a memory that was never judged, it is the time alone.
-    fresh = temporal_decay(age_s) if importance is None else min(1.0, 2 * importance)
-    value = value_of(known, age_s, recall, score, 0.0) + recency * fresh
-    return value, (
-        f"{value:.2f} = {recall:.3g} × ln(1 + {known.recall_count}) + {score:.3g} × {known.average_score:.2f} "
-        f"+ {recency:.3g} × {fresh:.2f}"
-    )
 
 
 # Statistics
