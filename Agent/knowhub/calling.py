@@ -120,9 +120,8 @@ def _local(folder: str) -> tuple[Any, str]:
 
 
 def _own_token() -> str:
-    from_environment = os.environ.get("KNOWHUB_TOKEN")
-    if from_environment:
-        return from_environment
+    if given := os.environ.get("KNOWHUB_TOKEN"):
+        return given
     with contextlib.suppress(RuntimeError):  # no home, no file
         base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "knowhub")
         for name in ("agents-token", "token"):

@@ -274,7 +274,8 @@ class Following:
     def _read_place(self, db: sqlite3.Connection) -> tuple[sqlite3.Connection, Position]:
         place = Position(*db.execute("SELECT seq, id FROM place").fetchone())
         if place.seq and not LogFollower(self._tree).resume(place):
-            with _transaction(db):
+            with db:
+                db.execute("BEGIN IMMEDIATE")
                 self._clear(db)  # another log has come in its place: a backup, say
             place = Position()
         return db, place
@@ -286,7 +287,8 @@ class Following:
 
     def _take_changes(self, db: sqlite3.Connection, changes: Sequence[Change], first: Position, in_state: bool) -> bool:
         last = changes[-1]
-        with _transaction(db):
+        with db:
+            db.execute("BEGIN IMMEDIATE")
             moved = "UPDATE place SET seq = ?, id = ? WHERE seq = ? AND id = ?"
             if not db.execute(moved, (last.seq, last.operation_id, *first)).rowcount:
                 return False
@@ -402,22 +404,9 @@ def task_marks(terms: frozenset[str]) -> list[str]:
     return [f"term {term}" for term in ordered[: min(len(ordered) // 2 + 1, _MARKS)]]
 
 
-@contextlib.contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            db.execute("ROLLBACK")
-        raise
-
-
-def _records(side: object) -> list[Record]:
+def _records(side: Sequence[object]) -> list[Record]:
     """Return the records of one side of a change."""
-    infos = side if isinstance(side, (list, tuple)) else ()
-    found = (record_of(info) for info in infos if isinstance(info, Info))
+    found = (record_of(info) for info in side if isinstance(info, Info))
     return [record for record in found if record is not None]
 
 

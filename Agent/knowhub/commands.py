@@ -118,9 +118,8 @@ def _scope_of(name: str) -> str:
 
 def _check_key(files: HubFiles) -> None:
     """Refuse a master key that is not the one of this hub's secrets, before anything is served or sealed."""
-    vault = Vault(files.secrets, folder=files.folder)
-    if vault.is_used():
-        vault.prove()
+    if files.secrets.names():
+        Vault(files.secrets, folder=files.folder).prove()
 
 
 def _check_free(host: str, port: int) -> None:
@@ -202,21 +201,20 @@ def group(place: str | Path, *, id: str, members: str | None, scopes: str) -> No
 
 def key(place: str | Path, *, action: str, drop_old: bool) -> None:
     """Rotate the master keys, or say where they are."""
-    if action == "path":
-        print("KNOWHUB_KEY" if os.environ.get("KNOWHUB_KEY") else key_path())
-        return
     is_given = bool(os.environ.get("KNOWHUB_KEY"))
+    where = "KNOWHUB_KEY" if is_given else key_path()
+    if action == "path":
+        print(where)
+        return
     with KnowHub(_there(place)) as hub:
         if is_given and len(hub.vault.ring()) < 2:
             detail = "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again"
             raise KnowHubError("invalid", detail)
         count = hub.vault.rotate(drop_old=drop_old)
+    print(say("{} secrets are wrapped by the first key of {}", count, where))
     if is_given:
-        print(say("{} secrets are wrapped by the first key of KNOWHUB_KEY", count))
         print(say("The old keys still open old backups and other hubs; take them out of KNOWHUB_KEY."))
-        return
-    print(say("{} secrets are wrapped by a new key in {}", count, key_path()))
-    if not drop_old:
+    elif not drop_old:
         print(say("The old keys still open old backups and other hubs; --drop-old takes them away."))
 
 

@@ -105,11 +105,13 @@ class FolderFiles:
             return sorted(os.listdir(self.folder))
         return []
 
-    def made_at(self, name: str) -> float | None:
-        """Return when a file was written, in seconds since the epoch."""
-        with contextlib.suppress(OSError):
-            return os.stat(self.folder / name).st_mtime
-        return None
+    def made_at(self, name: str) -> float:
+        """Return when a file was written, in seconds since the epoch.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        return os.stat(self.folder / name).st_mtime
 
     def is_writable(self) -> bool:
         """Return whether a file could be written now."""
@@ -187,10 +189,12 @@ class TableFiles:
         sql = "SELECT name FROM kt_knowhub_file WHERE tree_id = %s AND kind = %s ORDER BY name"
         return [str(row[0]) for row in _rows(self._pool, sql, self._key)]
 
-    def made_at(self, name: str) -> float | None:
+    def made_at(self, name: str) -> float:
         sql = f"SELECT extract(epoch FROM made_at) FROM kt_knowhub_file WHERE {_ONE}"
         found = _rows(self._pool, sql, (*self._key, name))
-        return float(found[0][0]) if found else None
+        if not found:
+            raise FileNotFoundError(name)
+        return float(found[0][0])
 
     def is_writable(self) -> bool:
         with contextlib.suppress(KnowHubError):

@@ -85,14 +85,17 @@ def answer(data: Any, status: int = 200, version: int | None = None) -> Response
     return Response(to_json(data), status, headers, "application/json")
 
 
-_EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 412, 413, 421, 422, 429, 431, 500, 503, 507)
 _LINES = {"schema": {"type": "string"}}  # as text, too, for generated clients: they cannot read the other type
 _TAGGED = {"ETag": {"description": "the version, for If-Match", "schema": {"type": "string"}}}
-router = APIRouter(generate_unique_id_function=lambda route: route.name)  # what generated clients call the functions
+_PROBLEM = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
+router = APIRouter(
+    responses={status: {"description": title, "content": _PROBLEM} for status, title in reversed([*PROBLEMS.values()])},
+    generate_unique_id_function=lambda route: route.name,  # what generated clients call the functions
+)
 
 
 def _call(
-    method: str, path: str, model: Any, *, status: int = 200, also: tuple[int, ...] = (), has_tag: bool = False
+    method: str, path: str, model: Any, *, status: int = 200, also: int = 0, has_tag: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function a route: what it answers is documented, and sent as it is.
 
@@ -101,19 +104,13 @@ def _call(
         path: With its parameters.
         model: The form of a good answer; None is JSON lines.
         status: Of a good answer.
-        also: Statuses that only some calls have.
+        also: The status of another good answer.
         has_tag: Whether an answer has the version as its ETag.
     """
-    titles = dict(reversed(list(PROBLEMS.values())))
-    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
-    described: dict[int | str, Json] = {
-        code: {"description": titles[code], "content": content} for code in sorted({*_EVERYWHERE, *also} - {201})
-    }
     says = "As the page of KnowHub says" if model is Json else inspect.getdoc(model)
     good: Json = {"model": model, "description": says} | ({"headers": _TAGGED} if has_tag else {})
     if model is None:
         good = {"description": "JSON lines", "content": {"application/x-ndjson": _LINES, "text/plain": _LINES}}
-    described |= {code: good for code in (status, *also) if code < 300}
     # The class keeps FastAPI from naming JSON as a third type of the export.
     kind: Json = {"response_class": StreamingResponse} if model is None else {}
     secured: Json = {"security": [{"token": []}]}
@@ -121,7 +118,7 @@ def _call(
         path,
         methods=[method],
         status_code=status,
-        responses=described,
+        responses={code: good for code in (status, also) if code},
         openapi_extra=secured,
         response_model=None,
         **kind,
@@ -153,10 +150,7 @@ def _parameter_of(given: inspect.Parameter, path: str) -> tuple[str, Any]:
     return "body", model if given.default is given.empty else Annotated[model, Body(default_factory=model)]
 
 
-def _pass_on(
-    method: str, path: str, name: str, act: Callable[..., Json], model: Any, *, status: int = 200,
-    also: tuple[int, ...] = (),
-) -> None:  # fmt: skip
+def _pass_on(method: str, path: str, name: str, act: Callable[..., Json], model: Any, *, status: int = 200) -> None:
     """Add a call that passes its parameters to a method of the hub, whose types and description it has.
 
     The version of the answer, or of the entry in it, is its ETag.
@@ -165,8 +159,6 @@ def _pass_on(
     is_entry, has_tag = "entry" in said, "entry" in said or "version" in said
     _, _, *parameters = inspect.signature(act).parameters.values()  # without the hub and the token
     types = dict(_parameter_of(each, path) for each in parameters)
-    if "version" in types:
-        also = (*also, 428)
 
     def call(request: Request, **given: Any) -> Response:
         hub, token = caller_of(request)
@@ -179,7 +171,7 @@ def _pass_on(
     signature = inspect.Signature([inspect.Parameter(each, kind, annotation=shown[each]) for each in shown])
     call.__signature__ = signature  # type: ignore[attr-defined]
     call.__name__, call.__doc__ = name, (inspect.getdoc(act) or "").partition("\n\n")[0]
-    _call(method, path, model, status=status, also=also, has_tag=has_tag)(call)
+    _call(method, path, model, status=status, has_tag=has_tag)(call)
 
 
 # Knowledge
@@ -219,7 +211,7 @@ _pass_on("GET", "/api/resource", "list_resources", KnowHub.list_resources, answe
 _pass_on("GET", _RESOURCE, "get_resource", KnowHub.get_resource, answers.ResourceOut)
 
 
-@_call("PUT", _RESOURCE, answers.KeptOut, also=(201, 428), has_tag=True)
+@_call("PUT", _RESOURCE, answers.KeptOut, also=201, has_tag=True)
 def put_resource(request: Request, id: ResourceId, body: schemas.ResourceIn, key: Key, if_match: IfMatch) -> Response:
     """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone."""
     hub, token = caller_of(request)
@@ -232,7 +224,7 @@ def put_resource(request: Request, id: ResourceId, body: schemas.ResourceIn, key
 
 
 _pass_on("DELETE", _RESOURCE, "delete_resource", KnowHub.delete_resource, answers.DoneOut)
-_pass_on("GET", "/api/secret/{id:path}", "get_secret", KnowHub.reveal, answers.SecretOut, also=(410,))
+_pass_on("GET", "/api/secret/{id:path}", "get_secret", KnowHub.reveal, answers.SecretOut)
 _pass_on("GET", "/api/access", "list_accesses", KnowHub.accesses, answers.PageOut)
 
 # Operations, goals, tokens

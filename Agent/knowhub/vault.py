@@ -253,10 +253,6 @@ class Vault:
         bound = _bind(reference, resource_id)
         return _decrypt(self._unwrap(held, bound), held, "nonce2", "sealed", bound).decode()
 
-    def is_used(self) -> bool:
-        """Return whether anything was ever sealed here."""
-        return self._files.mark(_KNOWN) is not None or bool(self.references())
-
     def exists(self, reference: str) -> bool:
         """Return whether a secret is still there."""
         return bool(_REFERENCE(reference)) and self._files.mark(reference) is not None
@@ -282,7 +278,7 @@ class Vault:
         self._unnamed = {name: self._unnamed.get(name, now) for name in self._files.names() if name not in named}
         for name, since in self._unnamed.items():
             with contextlib.suppress(OSError):
-                age = self._clock() - (self._files.made_at(name) or self._clock()) if is_purge else now - since
+                age = self._clock() - self._files.made_at(name) if is_purge else now - since
                 if age >= ORPHAN_S and name != _KNOWN and (_REFERENCE(name) or name.endswith(".new")):
                     self._files.remove(name, wipe=True)
 

@@ -112,9 +112,7 @@ class Judging(Entries):
             raise KnowHubError("conflict", "some of the feedback cannot be taken; none was", problems)
         if earlier:
             self._as_now(earlier)
-            operation_id = earlier.operation_id
-        else:
-            operation_id = self._create(token, "feedback", made, mark)[0] if made or mark else ""
+        operation_id = earlier.operation_id if earlier else self._create(token, "feedback", made, mark)[0]
         return {"updated": len(made), "operation_id": operation_id, "results": results}
 
     def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
