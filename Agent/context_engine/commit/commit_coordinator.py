@@ -19,6 +19,7 @@ written by the one that is there first.
 """
 
 from collections.abc import Container, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -73,19 +74,25 @@ class CandidatePipeline:
         wanted: Container[int] | None = None,
         allowance: Allowance | None = None,
     ) -> Reading:
-        """Return what the extractors find, one after the other: the model was asked before; see `ModelReader.read`."""
+        """Return what the extractors find, which run in parallel, as far as the model's `concurrency` lets them.
+
+        See `ModelReader.read`.
+        """
         made = self._reader.read(messages, archive, ctx, wanted, allowance) if self._reader is not None else Reading()
         shown = replace(archive, stats={**archive.stats, "reading": made})
 
-        found: list[CandidateMemory] = []
-        for extractor in self.extractors:
+        def extract(extractor: CandidateExtractor) -> list[CandidateMemory]:
             try:
-                found += extractor.extract(messages, shown, ctx)
+                return extractor.extract(messages, shown, ctx)
             except Exception as error:  # an extractor may be the caller's own
                 text = HideKeys(error, extractor)[:300]
                 made.failures.append({"extractor": type(extractor).__name__, "error": text})
                 made.is_partial = True
-        made.candidates = found
+                return []
+
+        count = (self._reader.concurrency if self._reader is not None else None) or len(self.extractors)
+        with ThreadPoolExecutor(max(1, count)) as pool:
+            made.candidates = [each for found in pool.map(extract, self.extractors) for each in found]
         return made
 
     def normalize_candidates(self, ctx: RequestContext, candidates: Sequence[CandidateMemory]) -> list[CandidateMemory]:

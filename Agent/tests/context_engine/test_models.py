@@ -461,17 +461,18 @@ class TestEdges:
 
 
 def test_extractors_run_side_by_side_and_a_model_as_its_client_says() -> None:
-    both = threading.Barrier(2, timeout=10)
+    both, met = threading.Barrier(2, timeout=10), list[int]()
 
     class Meeting:
         categories: tuple[str, ...] = ("events",)
 
         def extract(self, messages: Any, archive: Any, ctx: Any) -> list[Any]:
-            both.wait()
+            met.append(both.wait())
             return []
 
     archive = SessionArchive("s1", "ctx://acme/users/ada/sessions/s1/0001-x", "", [])
     assert CandidatePipeline([Meeting(), Meeting()]).extract_candidates(ADA, archive, []) == []
+    assert sorted(met) == [0, 1]
 
     running, most = set[int](), list[int]()
 
