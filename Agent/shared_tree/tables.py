@@ -198,7 +198,10 @@ class PostgresRows:
             refuse_warned(connection)
             return True
 
-        return self._runner.once(work, is_long=True)
+        is_done = self._runner.once(work, is_long=True)
+        if not is_done:
+            self.check_format()
+        return is_done
 
     def _forget(self, connection: Connection, tree_id: str, batches: Sequence[Batch]) -> None:
         run(connection, "DELETE FROM kt_batch WHERE tree_id = %s AND after < %s", (tree_id, batches[0].after))
