@@ -9,7 +9,7 @@
 >>> [(memory.info.content, memory.path) for memory in found]
 [('龙井用八十度的水泡三分钟。', ['茶 tea'])]
 >>> print(found[0].explain())
-0.98 = 1 × 0.98 text overlap
+0.9... = 1 × 0.9... text overlap
 
 Two channels look side by side: the content channel asks a full-text index over the tree's infos, which follows
 `Changes()`; the graph channel asks the graph for entities that have the question's keywords, walks from them, and takes
