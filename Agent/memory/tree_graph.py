@@ -69,12 +69,12 @@ class TreeGraph(KnowledgeGraph):
         index: That of the tree's memories, where there is one already: it follows the log.
 
     An entity's name and description are the keyword's. The rest is in its metadata, one key for each thing, since
-    since a merge joins those; see `memory_fields`.
+    a merge joins those; see `memory_fields`.
 
     Besides, the graph has the statements of memories: relations with their sentences, and types, tags and
     descriptions where the keyword has none of its own. Two memories that say the same make one relation, with the
     greater weight. An entry by hand has the last word: its weight counts, chosen tags count alone, and a relation that
-    was removed by hand stays so, whoever says it.
+    was removed by hand stays so, whichever memory says it.
 
     A relation leads to whatever its target was merged into. With a deleted target it is not seen, and is there again
     when the deletion is undone. Inside an open `Operation` what the block has written is checked against, but found

@@ -55,7 +55,7 @@ class Relation(NamedTuple):
 class GraphIndex:
     """Follows a tree; `catch_up` comes before anything else is asked. Not to be used within an `Operation`.
 
-    Whoever asks holds the `lock`.
+    The caller holds the `lock`.
 
     Args:
         tree: Whose keywords.

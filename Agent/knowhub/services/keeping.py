@@ -33,13 +33,13 @@ class Operations(Store):
         place = read_cursor(query.cursor)
         before = None if place is None else int(place[0])
         read = self.catalog.operations_before(before, _READ_AT_ONCE)
-        shown = ((entry, told) for entry in read if (told := self._told_entry(token, entry)) is not None)
+        shown = ((entry, row) for entry in read if (row := self._visible_row(token, entry)) is not None)
         found = list(itertools.islice(shown, query.limit))
         last = found[-1][0] if len(found) == query.limit else next(reversed(read), None)
         has_more = last is not None and (last is not read[-1] or len(read) == _READ_AT_ONCE)
-        return page_of([told for _, told in found], (float(last.seq), "") if last is not None and has_more else None)
+        return page_of([row for _, row in found], (float(last.seq), "") if last is not None and has_more else None)
 
-    def _told_entry(self, token: Token, entry: Entry) -> Json | None:
+    def _visible_row(self, token: Token, entry: Entry) -> Json | None:
         if entry.op.split(":")[0] != "kh" or entry.verb in (ACCESS, CALL):
             return None
         ids = list(dict.fromkeys(record.id for record in entry.after if self._sees_version(token, record)))

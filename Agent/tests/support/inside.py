@@ -119,14 +119,8 @@ def finalize(tree: KeywordTree) -> None:
 
 
 def note_lines_read(patch: pytest.MonkeyPatch, note: Callable[[bytes], object]) -> None:
-    """Tell of each line of a log that is read and checked."""
-    real = kt.ReadLine
-
-    def read(raw: bytes) -> Any:
-        note(raw)
-        return real(raw)
-
-    patch.setattr(kt, "ReadLine", read)
+    """Pass on each line of a log that is read and checked."""
+    _note(patch, "ReadLine", note)
 
 
 # == Commits ==============================================================================================
@@ -213,13 +207,18 @@ def note_updates_planned(patch: pytest.MonkeyPatch, note: Callable[[str], object
 
 def note_tokens_made(patch: pytest.MonkeyPatch, note: Callable[[str], object]) -> None:
     """Pass on each name whose token is made."""
-    real = kt._TokenOf
+    _note(patch, "_TokenOf", note)
 
-    def make(folded: str) -> str:
-        note(folded)
-        return real(folded)
 
-    patch.setattr(kt, "_TokenOf", make)
+def _note(patch: pytest.MonkeyPatch, name: str, note: Callable[[Any], object]) -> None:
+    """Pass on the argument of each call of a function of the core, before it runs."""
+    real = getattr(kt, name)
+
+    def call(argument: Any) -> Any:
+        note(argument)
+        return real(argument)
+
+    patch.setattr(kt, name, call)
 
 
 def in_reading_a_row(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
