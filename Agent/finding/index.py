@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import calibration, evidence, score, texts
 from .embedder import Embedder, Meaning, meaning_of
-from .index_file import LostIndexError
+from .index_file import LostIndexError, MovedError
 from .thesaurus import Thesaurus, default
 from .writing import Unit, WritableRows
 
 if TYPE_CHECKING:
     from .vectors import Compared, Vectors
 
-__all__ = ["Hit", "Index", "LostIndexError", "Ranking", "Unit"]
+__all__ = ["Hit", "Index", "LostIndexError", "MovedError", "Ranking", "Unit"]
 
 _NEAREST = 200  # units that meaning brings: as many as the words do
 _WHOLE = 50  # candidates where no text is in pieces: the first ten of 1,498 questions in 1,500 are those of 100

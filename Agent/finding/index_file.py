@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from . import packing
 
-__all__ = ["LOOKED_UP", "IndexFile", "LostIndexError"]
+__all__ = ["LOOKED_UP", "IndexFile", "LostIndexError", "MovedError"]
 
 LOOKED_UP = 250
 """Units that are looked up together, each with its context: a statement may have 999 parameters."""
@@ -84,6 +84,10 @@ def _close_unless_forked(db: sqlite3.Connection, pid: int) -> None:
 
 class LostIndexError(Exception):
     """The file was damaged or of another version, and has been begun again, empty: everything has to be put again."""
+
+
+class MovedError(Exception):
+    """Another process has moved the position of the index, so that the changes since have to be read again."""
 
 
 class IndexFile:
@@ -198,6 +202,17 @@ class IndexFile:
     def transaction(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Hold everything that is put, removed and set within together: all of it is kept, or nothing."""
         return self._using("begin immediate")
+
+    @contextlib.contextmanager
+    def step(self, position: str) -> Iterator[sqlite3.Connection]:
+        """Hold a transaction that takes in all changes since a position; raises `MovedError` where that is another one.
+
+        Of two processes that follow, one may have read less than the other: it would put back removed units.
+        """
+        with self.transaction() as db:
+            if self.position != position:
+                raise MovedError
+            yield db
 
     def reading(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Hold the index as it is while several things are read."""

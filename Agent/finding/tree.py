@@ -29,7 +29,7 @@ from ..base.checks import shorten
 from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, StoreError, TreeView
 from . import evidence, placing
 from .embedder import Embedder, Meaning, meaning_of
-from .index import Index, LostIndexError, Unit
+from .index import Index, LostIndexError, MovedError, Unit
 from .thesaurus import Thesaurus, default
 
 __all__ = ["EmbeddingTree", "TreeRanker"]
@@ -182,16 +182,29 @@ class TreeRanker:
             return  # another process has taken in more than this one has read
         else:
             changed = self._view.ChangedSince(stored) if stored else None
-        if changed is None:
-            everything = self._view.Ids()
-            self.index.remove(self.index.ids() - set(everything))
-            self._take_in(everything)
-            self.index.compact()
-        else:
-            self._take_in(list(changed))
-        if position and stored != position and changed != set():  # else a file that is read-only serves, too
-            self.index.position = stored = position
+        if changed != set():  # else a file that is read-only serves, too
+            try:
+                stored = self._take_in_since(stored, changed, position)
+            except MovedError:
+                self._follows = not is_first
+                self._take_in_changes()
+                return
         self._position, self._seen = stored, position
+
+    def _take_in_since(self, stored: str, changed: set[str] | None, position: str) -> str:
+        """Take in what has changed since the index was stored, None is everything; return the new position."""
+        with self.index.step(stored):
+            if changed is None:
+                everything = self._view.Ids()
+                self.index.remove(self.index.ids() - set(everything))
+                self._take_in(everything)
+            else:
+                self._take_in(list(changed))
+            if position:
+                self.index.position = position
+        if changed is None:
+            self.index.compact()
+        return position or stored
 
     def _is_large(self, is_first: bool) -> bool:
         """Whether an index in memory has, or will have, more than is taken in within a moment."""

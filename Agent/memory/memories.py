@@ -23,12 +23,13 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning, meaning_of
-from ..finding.index import Hit, Index, LostIndexError, Unit
+from ..finding.index import Hit, Index, LostIndexError, MovedError, Unit
 from ..finding.packing import to_id
 from ..finding.score import Among
 from ..keyword_tree import ClosedError, Info, InvalidInputError, KeywordNode, KeywordTree
@@ -59,7 +60,7 @@ from .memory_rows import (
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; other programs may have written others."""
 
-_PAGE, _PAGE_TEXT = 20_000, 10_000_000  # infos, and characters, of one transaction: each term of it is written once
+_PAGE, _PAGE_TEXT = 20_000, 10_000_000  # infos, and characters, at once: each term of them is written once
 _FORMER = 5  # texts that an info took the place of, which help to find it
 _FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
@@ -143,70 +144,65 @@ class Memories:
             return work()
 
     def _catch_up(self) -> None:
-        position = self._index.position
+        while True:
+            position = self._index.position
+            changes = self._changes_since(position)
+            with contextlib.suppress(MovedError):
+                if changes is None:
+                    outside_operations(partial(self._read_all, position))
+                    self._index.compact()
+                elif changes.infos or _said(self._follower.position) != position:
+                    with self._index.step(position):
+                        self._take(changes)
+                self._taken = _said(self._follower.position)
+                return
+
+    def _changes_since(self, position: str) -> LogChanges | None:
+        """Return the changes since a position of the index; None where all is to be read."""
         if position and position == self._taken:
             self._follower.position = _position(position)  # changes of a failed step come again
         elif not self._follower.resume(_position(position)):
-            self._read_all()
-            return
+            return None
         changes = self._follower.catch_up()
-        if changes.from_nothing:
-            self._read_all()
-        elif changes.infos or _said(self._follower.position) != position:
-            self._take(changes, _said(self._follower.position))
-        else:
-            self._taken = position
+        return None if changes.from_nothing else changes
 
-    def _read_all(self) -> None:
+    def _read_all(self, position: str) -> None:
         """Take in all infos of the tree; those in the index are not indexed again."""
-        with self._index.transaction() as db:
-            self._index.position = ""
-            create_tables(db)
-        self._taken = None
         seen: set[str] = set()
+        with self._index.step(position) as db:
+            create_tables(db)
 
-        def read_tree() -> None:
-            seen.clear()
-            with self._index.transaction() as db:
-                create_tables(db)
+            def read_tree() -> None:
+                seen.clear()
                 self._take_keywords(db, self._tree.Walk())
-            infos = in_order_of_saying(all_infos(self._tree))
-            for page in _pages(infos):
-                seen.update(info.id for info in page)
-                self._take(LogChanges(infos=page), "")
+                for page in _pages(in_order_of_saying(all_infos(self._tree))):
+                    seen.update(info.id for info in page)
+                    self._take_page(db, page)
 
-        # A keyword may have been moved from where it was not read yet to where it was.
-        changes = self._follower.begin(read_tree, lambda changes: bool(changes.nodes))
-        if changes.from_nothing:
-            seen.clear()
-        self._take(changes, "")
-        seen |= {info.id for info in changes.infos}
-        touched = Touched()
-        with self._index.transaction() as db:
+            # A keyword may have been moved from where it was not read yet to where it was.
+            changes = self._follower.begin(read_tree, lambda changes: bool(changes.nodes))
+            if changes.from_nothing:
+                seen.clear()
+            seen |= {info.id for info in changes.infos}
+            self._take(changes)
+            touched = Touched()
             gone = {to_id(key) for (key,) in db.execute("select id from memory")} - seen
             self._index.remove([id for id in gone if remove_row(db, id, touched)])
             self._put(self._infos_of(touched.followers), Touched())
             graph_rows.lead(db, touched.entities, self._resolve)
-            self._keep_position(_said(self._follower.position))
-        self._index.compact()
 
-    def _keep_position(self, position: str) -> None:
-        self._index.position = position
-        self._taken = position
-
-    def _take(self, changes: LogChanges, position: str) -> None:
+    def _take(self, changes: LogChanges) -> None:
         infos = dict[str, Info]()
         for info in changes.infos:
             before = infos.get(info.id)
             if before is not None and time_of(before) != time_of(info):
                 del infos[info.id]  # said again after others
             infos[info.id] = info
-        for page in _pages(infos.values()):
-            self._take_page(page)
-        if changes.nodes or position != self._taken:  # each writing waits for the disk
-            with self._index.transaction() as db:
-                self._take_keywords(db, {node.id: node for node in changes.nodes}.values())
-                self._keep_position(position)
+        with self._index.transaction() as db:
+            for page in _pages(infos.values()):
+                self._take_page(db, page)
+            self._take_keywords(db, {node.id: node for node in changes.nodes}.values())
+            self._index.position = _said(self._follower.position)
 
     def _take_keywords(self, db: sqlite3.Connection, nodes: Iterable[KeywordNode]) -> None:
         changed = set[str]()
@@ -220,12 +216,11 @@ class Memories:
         nodes = outside_operations(lambda: {id: self._tree.GetKeyword(id) for id in ids})
         return {id: id if node is None else node.id for id, node in nodes.items()}
 
-    def _take_page(self, infos: Sequence[Info]) -> None:
+    def _take_page(self, db: sqlite3.Connection, infos: Sequence[Info]) -> None:
         touched = Touched()
-        with self._index.transaction() as db:  # of all: the notes are unchanged when the page comes again
-            put = self._put([*infos, *self._infos_of(note_superseded(db, infos))], touched)
-            self._put(self._infos_of(id for id in touched.followers if id not in put), Touched())
-            graph_rows.lead(db, touched.entities, self._resolve)
+        put = self._put([*infos, *self._infos_of(note_superseded(db, infos))], touched)
+        self._put(self._infos_of(id for id in touched.followers if id not in put), Touched())
+        graph_rows.lead(db, touched.entities, self._resolve)
 
     def _infos_of(self, ids: Iterable[str]) -> list[Info | None]:
         listed = list(ids)

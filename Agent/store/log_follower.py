@@ -11,6 +11,7 @@
 """
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -177,7 +178,12 @@ def all_infos(tree: KeywordTree, *, unlinked: bool = False) -> Iterator[Info]:
         last = infos[-1].id
 
 
+_of_thread = threading.local()
+
+
 def outside_operations(read: Callable[[], _T]) -> _T:
     """Return what `read` returns outside of any `Operation` that is open here: a thread of its own sees none."""
-    with ThreadPoolExecutor(1, "KeywordTree memory") as reader:
+    if getattr(_of_thread, "is_outside", False):
+        return read()
+    with ThreadPoolExecutor(1, "KeywordTree memory", lambda: setattr(_of_thread, "is_outside", True)) as reader:
         return reader.submit(read).result()

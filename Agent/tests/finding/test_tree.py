@@ -66,6 +66,28 @@ def test_while_another_process_writes_the_index_is_read_as_it_is(
     assert tree._ranker.Fit(PEANUTS).note == ""
 
 
+def test_what_another_process_removed_is_not_put_back(
+    tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anna = tree.FindByName("Anna")[0]
+    ranker = tree._ranker
+    with KeywordTree(str(tmp_path)) as other:
+        assert first(tree, PEANUTS)[0] == first(other, PEANUTS)[0] == "Anna"
+        tree.UpdateKeyword(anna.id, {"description": "A singer."}, anna.version)
+        read = ranker._view.ChangedSince
+
+        def read_before_the_other(position: str) -> set[str] | None:
+            changed = read(position)
+            if other.GetKeyword(anna.id) is not None:
+                other.DeleteKeyword(anna.id)
+                other._ranker.follow()
+            return changed
+
+        monkeypatch.setattr(ranker._view, "ChangedSince", read_before_the_other)
+        ranker.follow()
+        assert anna.id not in ranker.index.ids()
+
+
 @pytest.mark.parametrize("query", ["the of", "🐍", '"', "NEAR(a b) OR *", "peanuts " * 12_500, "花" * 20_000])
 def test_any_text_can_be_asked_and_placed(tree: KeywordTree, query: str) -> None:
     for is_placing in (False, True):

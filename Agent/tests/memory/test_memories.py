@@ -16,6 +16,7 @@ from Agent.finding.index import Index
 from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
 from Agent.memory.memories import Memories, _pages
 from Agent.memory.memory_rows import Filters, InfoFacts
+from Agent.store.log_follower import LogChanges
 from Agent.tests.support.examples import share
 
 
@@ -91,6 +92,26 @@ class TestCatchUp:
         tree.UpdateInfo(ids[0], {"content": "What is your puppy called?"})
 
         assert ranked(index, "how is the puppy called") == ids[:2]
+
+    @pytest.mark.parametrize("is_begun", [True, False])
+    def test_does_not_put_back_what_another_process_removed(self, tree: KeywordTree, path: Path, is_begun: bool) -> None:
+        one, other = Memories(tree, path=path), Memories(tree, path=path)
+        if is_begun:
+            one.catch_up()
+        kept, gone = create(tree, "tea one", "tea two")
+        read = one._changes_since
+
+        def read_before_the_other(position: str) -> LogChanges | None:
+            changes = read(position)
+            if tree.GetInfo(gone) is not None:
+                tree.DeleteInfo(gone)
+                other.catch_up()
+            return changes
+
+        one._changes_since = read_before_the_other  # type: ignore[method-assign]
+        one.catch_up()
+        assert one.count() == 1
+        assert ranked(other) == ranked(one) == [kept]
 
     @pytest.mark.parametrize("has_file", [True, False])
     def test_begins_again_where_it_failed_halfway(
