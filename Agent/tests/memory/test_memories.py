@@ -94,7 +94,9 @@ class TestCatchUp:
         assert ranked(index, "how is the puppy called") == ids[:2]
 
     @pytest.mark.parametrize("is_begun", [True, False])
-    def test_does_not_put_back_what_another_process_removed(self, tree: KeywordTree, path: Path, is_begun: bool) -> None:
+    def test_does_not_put_back_what_another_process_removed(
+        self, tree: KeywordTree, path: Path, is_begun: bool
+    ) -> None:
         one, other = Memories(tree, path=path), Memories(tree, path=path)
         if is_begun:
             one.catch_up()
