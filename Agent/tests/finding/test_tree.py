@@ -77,7 +77,7 @@ def test_what_another_process_removed_is_not_put_back(
         read = ranker._view.ChangedSince
 
         def read_before_the_other(position: str) -> set[str] | None:
-            changed = read(position)
+            changed: set[str] | None = read(position)
             if other.GetKeyword(anna.id) is not None:
                 other.DeleteKeyword(anna.id)
                 other._ranker.follow()
