@@ -482,8 +482,9 @@ class AsyncMemory(Twin, of=Memory):
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
-        self.memory = Memory(config, **options)
+        self.memory = Memory(config, **options)  # at once, as mem0 does
         """The synchronous memory."""
+        super().__init__(lambda: self.memory)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
@@ -494,9 +495,6 @@ class AsyncMemory(Twin, of=Memory):
     def tree(self) -> KeywordTree:
         """Where the memories are."""
         return self.memory.tree
-
-    def _original(self) -> Memory:
-        return self.memory
 
     def close(self) -> None:
         """Close the tree, if it was opened here."""

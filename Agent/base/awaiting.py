@@ -4,9 +4,8 @@
 ...     def brew(self, minutes):
 ...         return f"brewed for {minutes} minutes"
 >>> class AsyncTea(Twin, of=Tea):
-...     def _original(self):
-...         return Tea()
->>> asyncio.run(AsyncTea().brew(3))
+...     pass
+>>> asyncio.run(AsyncTea(Tea).brew(3))
 'brewed for 3 minutes'
 >>> [name for name in dir(AsyncTea) if not name.startswith("_")]
 ['brew']
@@ -14,20 +13,28 @@
 
 import asyncio
 import functools
-from abc import ABC, abstractmethod
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Self
 
 _Calls = Callable[..., Coroutine[Any, Any, Any]]
 
 
-class Twin(ABC):
-    """Base of a twin: has a coroutine for each public method of the class `of` that it does not define itself."""
+class Twin:
+    """Base of a twin: has a coroutine for each public method of the class `of` that it does not define itself.
+
+    Args:
+        open_original: Returns the object whose methods are called. The first call opens it, in its thread.
+    """
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> _Calls:
             raise AttributeError
+
+    def __init__(self, open_original: Callable[[], Any]) -> None:
+        self._open_original, self._opening = open_original, threading.Lock()
+        self._opened: Any = None
 
     def __init_subclass__(cls, of: type) -> None:
         for name in dir(of):
@@ -42,9 +49,12 @@ class Twin(ABC):
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
-    @abstractmethod
     def _original(self) -> Any:
-        """Return the object whose methods are called; in the thread."""
+        """Return the object whose methods are called; it may have to be opened first."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open_original()
+            return self._opened
 
     def _in_thread(self, call: Callable[[], Any]) -> Awaitable[Any]:
         return asyncio.to_thread(call)

@@ -636,7 +636,7 @@ class ContextEngineService:
 
 
 class AsyncContextEngineService(Twin, of=ContextEngineService):
-    """A `ContextEngineService`, which is `engine`, made with the same arguments, whose methods are coroutines.
+    """A `ContextEngineService`, made with the same arguments, whose methods are coroutines; the first call opens it.
 
     A call runs in a thread, and the loop stays free; one that is cancelled goes on: what it writes is written whole.
 
@@ -651,7 +651,4 @@ class AsyncContextEngineService(Twin, of=ContextEngineService):
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, **options: Any) -> None:
-        self.engine = ContextEngineService(folder, **options)
-
-    def _original(self) -> ContextEngineService:
-        return self.engine
+        super().__init__(functools.partial(ContextEngineService, folder, **options))

@@ -42,7 +42,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from ..base.awaiting import Twin
 from ..base.checks import check_count, check_methods, shorten
@@ -158,6 +158,7 @@ class MemoryStore(MemoryWriter):
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
         check_methods("judge", judge, "Chat")
+        check_methods("log", log, "__call__")
         if not isinstance(config, RetrieverConfig | None):
             raise InvalidInputError(f"config must be a RetrieverConfig, not {shorten(config)}")
         reads = check_reader(extract, llm_client)
@@ -407,9 +408,6 @@ class AsyncMemoryStore(Twin, of=MemoryStore):
         place: A folder or a tree, or a `MemoryStore`, which is left open.
         arguments: Those of `MemoryStore`.
 
-    Attributes:
-        store: The `MemoryStore`, which is opened at once.
-
     Raises:
         ImportError: anyio is not installed; the message says how.
     """
@@ -421,20 +419,22 @@ class AsyncMemoryStore(Twin, of=MemoryStore):
             raise ImportError("anyio is not installed: pip install 'keyword-tree-memory[async]'") from error
         self._run = to_thread.run_sync
         self._owns_store = not isinstance(place, MemoryStore)
-        self.store = place if isinstance(place, MemoryStore) else MemoryStore(place, *names, **arguments)
+        super().__init__(lambda: place if isinstance(place, MemoryStore) else MemoryStore(place, *names, **arguments))
 
     def __repr__(self) -> str:
         return repr(self.store)
 
+    @property
+    def store(self) -> MemoryStore:
+        """The `MemoryStore`; it waits where none is open yet."""
+        return cast(MemoryStore, self._original())
+
     def _in_thread(self, call: Callable[[], Any]) -> Awaitable[Any]:
         return self._run(call)
 
-    def _original(self) -> MemoryStore:
-        return self.store
-
     async def close(self) -> None:
         """Close the store, unless it was given."""
-        if self._owns_store:
+        if self._owns_store and self._opened is not None:
             await self._in_thread(self.store.close)
 
     async def __aiter__(self) -> AsyncIterator[Memory]:

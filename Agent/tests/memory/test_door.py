@@ -4,6 +4,7 @@ import copy
 import inspect
 import os
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -241,11 +242,12 @@ def store_in(folder: Path, **arguments: Any) -> MemoryStore:
         (store_in, {"extract": "model", "llm_client": LexicalLLMClient()}, "understands texts"),
         (store_in, {"meaning": "yes"}, "'yes'"),
         (store_in, {"judge": 5}, "judge .* not 5"),
+        (store_in, {"log": 5}, "log .* not 5"),
         (store_in, {"config": "hybrid"}, "config .* 'hybrid'"),
         (store_in, {"llm_client": 5}, "llm_client .* 5"),
         (store_in, {"session": "\n"}, "session"),
         (KnowHub, {"llm_client": 5}, "model .* Chat, not 5"),
-        (KnowHub, {"meaning": 5}, "embedder .* 5"),
+        (KnowHub, {"meaning": 5}, "meaning .* 5"),
         (ContextEngineService, {"llm": 5}, "llm .* complete_json or Chat, not 5"),
         (ContextEngineService, {"reranker": 5}, "reranker .* rerank, not 5"),
         (ContextEngineService, {"count_tokens": 5}, "count_tokens .* not 5"),
@@ -276,8 +278,16 @@ def test_an_asynchronous_form_shows_its_methods_at_the_prompt(form: type, of: ty
 
 
 def test_asynchronous_calls_are_the_same(tmp_path: Path) -> None:
+    opened_in = []
+
+    def note_thread(name: str) -> Any:
+        opened_in.append(threading.current_thread())
+
     async def main() -> None:
-        async with AsyncMemoryStore(tmp_path, "ada") as store:
+        unopened = AsyncMemoryStore(tmp_path, "ada", log=note_thread)
+        assert opened_in == []
+        async with unopened as store:
+            assert [thread is threading.current_thread() for thread in opened_in] == [False]
             id = await store.remember("Ada lives in Paris.")
             await store.correct(id, "Ada lives in Rome.")
             hits = await store.recall("Where does Ada live?", limit=1)
