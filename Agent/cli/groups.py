@@ -125,18 +125,27 @@ def _uri(ctx: RequestContext, text: str) -> str:
     return f"{space}/{text.strip('/')}" if text else space
 
 
-@_of_context("commit", click.argument("file", type=click.File(encoding="utf-8")), makes=True)
+def _read_messages(context: click.Context, parameter: click.Parameter, file: Any) -> Any:
+    try:
+        with file:
+            text = file.read()
+        try:
+            return json.loads(text)
+        except ValueError:
+            return [json.loads(each) for each in text.splitlines() if each.strip()]
+    except ValueError as error:  # of JSON and of UTF-8
+        raise click.BadParameter(f"{file.name}: neither a JSON list nor an object a line: {error}") from error
+
+
+# The file is read before the engine is opened, which makes its folder.
+@_of_context("commit", click.argument("file", type=click.File(encoding="utf-8"), callback=_read_messages), makes=True)
 def _commit(engine: ContextEngineService, ctx: RequestContext, file: Any) -> _Answer:
     """Commit a session, or an export of ChatGPT or Claude.
 
     FILE has the messages: a JSON list, or an object a line; - reads the input. Each conversation of an export is a
     session.
     """
-    try:
-        read = _read_messages(file.read())
-    except ValueError as error:  # of JSON and of UTF-8
-        raise InvalidInputError(f"{file.name}: neither a JSON list nor an object a line: {error}") from error
-    results = engine.commit_export(ctx, read)
+    results = engine.commit_export(ctx, file)
     written = [[write.uri for write in result.write_results if write.action != "skip"] for result in results]
     answers = [
         {"status": result.status, "stats": result.stats, "commit_id": result.commit_id, "memories": memories}
@@ -147,13 +156,6 @@ def _commit(engine: ContextEngineService, ctx: RequestContext, file: Any) -> _An
     said = say("{}: {}, {}", of, count_of(sum(map(len, written)), "memory"), count_of(fresh, "new message"))
     why = next((result.stats["why"] for result in results if result.stats.get("why")), None)
     return answers if len(results) > 1 else answers[0], f"{said}\n{say(why)}" if why else said
-
-
-def _read_messages(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return [json.loads(each) for each in text.splitlines() if each.strip()]
 
 
 @_of_context(

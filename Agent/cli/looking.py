@@ -258,7 +258,7 @@ def view(session: Session, port: int) -> None:
             server = make_server(tree, partial(find_places, session, tree), port, session.given.get("lang", ""))
         with server:
             address = f"http://127.0.0.1:{server.server_port}/"
-            session.answer({"address": address}, line(say("the memory is at {}; Ctrl-C ends it", address)))
+            session.answer({"address": address}, line(say("the memory is at {} (Ctrl-C ends it)", address)))
             sys.stdout.flush()
             with suppress(KeyboardInterrupt):
                 server.serve_forever()

@@ -323,22 +323,18 @@ def _run(of: click.Command, words: list[str], name: str, session: Session) -> in
         elif error.ctx is not None:
             hint = say("Try '{} --help' for help.", error.ctx.command_path)
             session.messages.print(line(error.ctx.get_usage().rstrip(), "\n", hint, keep_lines=True))
-        return session.explain(InvalidInputError(_say_use(error)))
+        said = re.sub(r"\n\t", " ", error.format_message())  # click writes each choice on a line of its own
+        return session.explain(InvalidInputError(said))
     except click.ClickException as error:
         return session.explain(InvalidInputError(error.format_message()))
 
 
-def _say_use(error: click.UsageError) -> str:
-    """Return the error in the words of a command; of the common kinds, in the chosen language."""
-    text = re.sub(r"\n\t", " ", error.format_message())  # click writes each choice on a line of its own
-    param, kind = getattr(error, "param", None), f"click {type(error).__name__}"
-    if (said := say(kind)) == kind:
-        return text
-    name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
-    name = name or (param.get_error_hint(error.ctx) if param is not None and error.ctx is not None else "")
-    near = say(", ").join(getattr(error, "possibilities", None) or ())
-    return said.format(name, error.message) + (say("Did you mean {}?", near) if near else "")
+def _say_one_or_many(one: str, many: str, count: int) -> str:
+    return say(one if count == 1 else many)
 
+
+for _name in ("core", "exceptions", "parser", "types"):  # click marks its texts for gettext, which reads no TOML
+    vars(importlib.import_module(f"click.{_name}")).update(_=say, ngettext=_say_one_or_many)
 
 for _module in MODULES:
     importlib.import_module(f".{_module}", __package__)

@@ -10,12 +10,15 @@ exit code   meaning
 141         the reader of the output went away
 """
 
+import fcntl
 import inspect
+import json
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -149,10 +152,17 @@ class Session:
         """
         if not makes:
             self.refuse_nothing()
-        with open_tree(self.data, llm_client=client, meaning=self.meaning) as tree:
-            for sentence in tree.recovery if reports else ():
-                self.messages.print(line((say("recovered: "), "yellow"), sentence))
-            yield tree
+        place = Path(self.data)
+        made = [] if self.is_shared else [folder for folder in (place, *place.parents) if not folder.exists()]
+        try:
+            with open_tree(self.data, llm_client=client, meaning=self.meaning) as tree:
+                for sentence in tree.recovery if reports else ():
+                    self.messages.print(line((say("recovered: "), "yellow"), sentence))
+                yield tree
+        except KeywordTreeError:
+            if made:
+                _remove_unused(made)
+            raise
 
     @contextmanager
     def changing(
@@ -316,6 +326,20 @@ class Session:
         if step:
             self.messages.print(line(say("next: "), step), soft_wrap=True)
         return code
+
+
+def _remove_unused(folders: Sequence[Path]) -> None:
+    """Remove folders that a refused command made for a memory, the innermost first, unless something was written."""
+    place = folders[0]
+    with suppress(OSError), open(place / "lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process that has opened it since finds it replaced, and is refused
+        log = (place / FILES[0]).read_text(encoding="utf-8")
+        if {json.loads(row)["op"] for row in log.splitlines()} <= {"create_store", "checkpoint"}:
+            for name in (*FILES, "lock"):
+                (place / name).unlink()
+            shutil.rmtree(place / "indexes", ignore_errors=True)
+            for folder in folders:
+                folder.rmdir()
 
 
 def code_of(error: BaseException) -> int:

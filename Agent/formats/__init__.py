@@ -38,6 +38,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from ..base.checks import shorten
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
 from .records import (
     ROOT_ID,
@@ -118,14 +119,17 @@ def import_file(
         The counts of written and skipped records.
 
     Raises:
-        InvalidInputError: the file is not of this format, or holds records that no tree can hold; the message names
-            place and reason. Whole batches before it stay, and an import of the corrected file goes on from there.
+        InvalidInputError: the file is not there, is not of this format, or holds records that no tree can hold; the
+            message names place and reason. Whole batches before it stay, and an import of the corrected file goes on
+            from there.
         NotFoundError: there is no keyword `parent_id`.
         OSError: the file cannot be read, or the disk refused a batch.
         ImportError: the format needs the extra `[formats]`.
 
     Cost: one sync a batch. Memory as each format says: a batch, and a little for each record, or the whole file.
     """
+    if not isinstance(path, str | os.PathLike) or not os.path.exists(path):
+        raise InvalidInputError(f"there is no file or folder {shorten(path)} to import")
     path = Path(path)
     try:
         codecs.lookup(encoding)

@@ -6,12 +6,12 @@
                                     ---
                                     Simpler than [[C++]].
 
-Read: a folder is a keyword, a note is a keyword under it (`Python/Python.md` speaks for the folder `Python`), its
-text an info, its path the source. Frontmatter `aliases` and `description` belong to the keyword; each of the `tags`,
-and each `#tag` in the text outside of code, is a keyword under the top keyword "tags", to which the text is RELATED;
-so it is to the note that a `[[wikilink]]` or a Markdown link (`[text](../Note.md)`) names, by path or by name. A
-keyword's own text comes before those of notes that link to it. Hidden folders, files that are not `.md`, and symbolic
-links are passed over.
+Read: a folder with notes is a keyword, a note is a keyword under it (`Python/Python.md` speaks for the folder
+`Python`), its text an info, its path the source. Frontmatter `aliases` and `description` belong to the keyword; each
+of the `tags`, and each `#tag` in the text outside of code, is a keyword under the top keyword "tags", to which the
+text is RELATED; so it is to the note that a `[[wikilink]]` or a Markdown link (`[text](../Note.md)`) names, by path or
+by name. A keyword's own text comes before those of notes that link to it. Hidden folders, folders without notes, files
+that are not `.md`, and symbolic links are passed over.
 
 Kept by an import: names, aliases, descriptions, texts, links. A note has an id by its path, so importing again makes no
 duplicates.
@@ -85,7 +85,7 @@ class _Vault:
     def keywords(self) -> Iterator[Record]:
         for folder, folders, files in os.walk(self._source.path):
             here = PurePosixPath(Path(folder).relative_to(self._source.path).as_posix())
-            folders[:] = sorted(name for name in folders if self._is_visible(Path(folder, name)))
+            folders[:] = sorted(name for name in folders if self._has_notes(Path(folder, name)))
             notes = {
                 name.removesuffix(".md")
                 for name in files
@@ -104,6 +104,9 @@ class _Vault:
 
     def _is_visible(self, path: Path) -> bool:
         return not path.name.startswith(".") and not path.is_symlink()
+
+    def _has_notes(self, folder: Path) -> bool:
+        return self._is_visible(folder) and next(folder.rglob("*.md"), None) is not None
 
     def _keyword(self, here: PurePosixPath, name: str, notes: list[PurePosixPath]) -> Iterator[Record]:
         read = [self._read(note) for note in notes]

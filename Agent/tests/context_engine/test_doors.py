@@ -129,4 +129,6 @@ class TestCommandLine:
         assert run("commit", str(tmp_path / "nothing.json"), code=2)
         run("nonsense", code=2)
         (tmp_path / "bad.json").write_text("{]", encoding="utf-8")
-        assert "neither a JSON list" in run("commit", str(tmp_path / "bad.json"), code=2)
+        said = run("--data", str(tmp_path / "new"), "commit", str(tmp_path / "bad.json"), code=2)
+        assert "neither a JSON list" in said
+        assert not (tmp_path / "new").exists()

@@ -275,6 +275,9 @@ class TestImport:
             path = write(tmp_path, name, "")
             with pytest.raises(InvalidInputError, match=r"known|written"):
                 import_file(tree, path, format_name)
+        for missing in ("none.json", "none", 5, b"\0"):
+            with pytest.raises(InvalidInputError, match=re.escape(f"no file or folder {missing!r}")):
+                import_file(tree, missing)  # type: ignore[arg-type]
 
     def test_refuses_another_encoding_and_reads_it_where_it_is_named(self, tree: KeywordTree, tmp_path: Path) -> None:
         path = tmp_path / "a.csv"
