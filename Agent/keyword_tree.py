@@ -6349,9 +6349,10 @@ class KeywordTree:
         arguments = {name: value for name, value in locals().items() if name != "self"}
         if not isinstance(data_dir, (str, os.PathLike)) or not os.fspath(data_dir):
             raise _Invalid("data_dir must be a path, and not empty", data_dir)
-        if os.fsdecode(os.fspath(data_dir)).startswith(("postgresql:/", "postgres:/")):  # with a password, say
+        place = os.fsdecode(os.fspath(data_dir))
+        if "://" in place or place.startswith(("postgresql:/", "postgres:/")):  # a Path of an address has one slash
             raise InvalidInputError("data_dir is a folder, and cannot be an address: use addresses.open_tree for one")
-        self.data_dir = os.path.abspath(os.fsdecode(os.fspath(data_dir)))  # the current folder may change
+        self.data_dir = os.path.abspath(place)  # the current folder may change
         _Check(**{name: value for name, value in arguments.items() if name in _CHECKS})
         client = StubLLMClient() if llm_client is None else llm_client
         if isinstance(client, type) or not callable(getattr(client, "Chat", None)):

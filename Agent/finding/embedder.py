@@ -67,7 +67,7 @@ class Meaning:
         name = getattr(embedder, "name", None)
         is_one = isinstance(name, str) and name and callable(getattr(embedder, "embed", None))
         if not is_one or isinstance(embedder, type):
-            raise InvalidInputError(f"embedder must have a name, a string, and a method embed: {shorten(embedder)}")
+            raise InvalidInputError(f"meaning needs a model with a name and a method embed, not {shorten(embedder)}")
         if isinstance(patience_s, bool) or not isinstance(patience_s, (int, float)) or not 0 < patience_s <= 86_400:
             raise InvalidInputError(f"patience_s must be seconds, above 0 and at most a day: {shorten(patience_s)}")
         self.embedder, self.patience_s = embedder, patience_s

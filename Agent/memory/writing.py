@@ -468,7 +468,7 @@ def _describe(record: Record | str) -> tuple[dict[str, Any], str]:
             raise InvalidInputError("a fact must not be blank")
         return {"kind": "fact"}, record
     if not isinstance(record, tuple(RECORD_TYPES.values())):
-        raise InvalidInputError(f"record must be a string or one of the schemas, not {type(record).__name__}")
+        raise InvalidInputError(f"record must be a string or one of the schemas, not {shorten(record)}")
     messages = record.validate()
     if messages:
         raise InvalidInputError("; ".join(messages))

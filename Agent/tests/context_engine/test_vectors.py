@@ -51,7 +51,7 @@ class TestEngine:
                 assert [block.content_excerpt for block in blocks] == found
 
     def test_refuses_what_cannot_embed(self, tmp_path: Path) -> None:
-        with pytest.raises(TreeInputError, match=r"embedder must have .*'a name'"):
+        with pytest.raises(TreeInputError, match=r"a model with a name .*'a name'"):
             open_engine(tmp_path, meaning="a name")
 
     def test_says_that_the_model_fails(self, tmp_path: Path) -> None:

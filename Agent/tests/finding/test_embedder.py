@@ -151,7 +151,7 @@ class TestLocalEmbedder:
 class TestMeaning:
     @pytest.mark.parametrize("embedder", ["model", HashingEmbedder, object(), None])
     def test_refuses_what_is_no_embedder(self, embedder: Any) -> None:
-        with pytest.raises(InvalidInputError, match="embedder must have a name"):
+        with pytest.raises(InvalidInputError, match="a model with a name"):
             Meaning(embedder)
 
     @pytest.mark.parametrize("patience_s", [0, -1.0, "2", True, None, float("nan"), 90_000])

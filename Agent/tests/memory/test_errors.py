@@ -113,11 +113,13 @@ def test_a_bar_that_no_score_can_have_is_refused(store: MemoryStore, bar: Any) -
         store.recall("Ada", min_score=bar)
 
 
-def test_a_judge_that_cannot_be_asked_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:
-    with pytest.raises(KeywordTreeError, match="judge must be an object with a method Chat, not 3"):
-        MemoryStore(tmp_path / "new", judge=3)  # type: ignore[arg-type]
-
-    assert not (tmp_path / "new").exists()
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("since", "yesterday", "seconds since the epoch or a datetime, not 'yesterday'"), ("remember", 7, "not 7")],
+)
+def test_an_error_names_the_value_and_all_that_would_do(store: MemoryStore, name: str, value: Any, said: str) -> None:
+    with pytest.raises(KeywordTreeError, match=said):
+        CALLS[name](store, value)
 
 
 def test_counting_a_recall_of_what_is_not_there_is_refused(store: MemoryStore) -> None:
