@@ -72,7 +72,8 @@ class ItemRanking(Memories):
         compared = None if index.vectors is None else index.vectors.compare(query)
         if compared is None:
             return None
-        numbers = index.numbers(among)
-        passages = index.passages_of(numbers.values())
+        with index.reading():
+            numbers = index.numbers(among)
+            passages = index.passages_of(numbers.values())
         near = {id: max(compared.similarities([2 * at, *passages.get(at, ())])) for id, at in numbers.items()}
         return {id: one for id, one in near.items() if one > -1.0}

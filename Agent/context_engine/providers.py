@@ -164,7 +164,7 @@ class WordIndex:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Hold the index as it is while several things are read."""
         with self._index.reading() as db:
-            self._index.remembered(db, "tables", functools.partial(_make_tables, db))
+            self._index.remembered("tables", functools.partial(_make_tables, db))
             yield db
 
     @contextlib.contextmanager
@@ -313,8 +313,8 @@ class WordIndex:
 
         To be called before `rank`, outside `reading`. Cost: see `Index.ask`.
         """
-        with self.reading() as db:
-            self._last_ranking(db).clear()
+        with self.reading():
+            self._last_ranking().clear()
         if self._beside is None:
             return self._index.ask(query)
         self._beside.catch_up(self)
@@ -396,7 +396,7 @@ class WordIndex:
 
     def _ranked(self, db: sqlite3.Connection, query: str, filters: Filters, limit: int) -> Ranking:
         """Return the ranking of a query; a search asks for its levels one after the other, and is ranked once."""
-        key, last = (query, filters, max(_RANKED, limit)), self._last_ranking(db)
+        key, last = (query, filters, max(_RANKED, limit)), self._last_ranking()
         if not last or last[0][0] != key:
             among = _among(db, filters) if filters != ALL else None
             ranking = self._index.rank(query, max(_RANKED, limit), among=among)
@@ -406,9 +406,9 @@ class WordIndex:
             last[:] = [(key, ranking)]
         return last[0][1]
 
-    def _last_ranking(self, db: sqlite3.Connection) -> list[tuple[object, Ranking]]:
+    def _last_ranking(self) -> list[tuple[object, Ranking]]:
         """Return the last question with its ranking, as long as nothing changes."""
-        return self._index.remembered(db, "last ranking", list)
+        return self._index.remembered("last ranking", list)
 
     def _present(self, db: sqlite3.Connection, places: Iterable[Place], filters: Filters) -> list[str]:
         """Return the ids of some places, in their order, of those that are there and pass."""

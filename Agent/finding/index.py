@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import calibration, evidence, score, texts
 from .embedder import Embedder, Meaning, meaning_of
-from .index_file import LostIndexError, MovedError
+from .index_file import LostIndexError
+from .rows import MovedError
 from .thesaurus import Thesaurus, default
 from .writing import Unit, WritableRows
 

@@ -6,16 +6,13 @@ import sqlite3
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import quote
 
 from . import packing
 
-__all__ = ["LOOKED_UP", "IndexFile", "LostIndexError", "MovedError"]
-
-LOOKED_UP = 250
-"""Units that are looked up together, each with its context: a statement may have 999 parameters."""
+__all__ = ["IndexFile", "LostIndexError"]
 
 _FORMAT = f"12 {sys.byteorder}"  # another one is made again
 _WAIT_S = 2.0  # for another process that writes
@@ -36,7 +33,6 @@ create index vector_document on vector(document);
 create table unread(document integer primary key);
 """  # `grp` is null of a unit without texts: it is but the context of others, or its owner has `noted` something of it
 
-_R = TypeVar("_R")
 _INHERITED: list[object] = []  # connections of a parent process: closing one would release locks that the parent holds
 # Errors that tell nothing of it: busy, locked, read-only, full, not to be opened; errors of the disk, but for the end
 # of a file that came too early.
@@ -86,10 +82,6 @@ class LostIndexError(Exception):
     """The file was damaged or of another version, and has been begun again, empty: everything has to be put again."""
 
 
-class MovedError(Exception):
-    """Another process has moved the position of the index, so that the changes since have to be read again."""
-
-
 class IndexFile:
     """A file of SQLite, or a database in memory, which is begun again where it is damaged.
 
@@ -102,6 +94,9 @@ class IndexFile:
         path: Of the file; None keeps all in memory.
         is_readonly: Whether no byte may be written, not even where the file is damaged.
     """
+
+    db: sqlite3.Connection
+    """The connection: there within `reading` and `transaction`."""
 
     def __init__(self, path: str | None = None, is_readonly: bool = False) -> None:
         self.path = path
@@ -182,7 +177,7 @@ class IndexFile:
                     yield db
                     return
                 db.execute(begin)
-                self._depth, self._version = 1, None
+                self.db, self._depth, self._version = db, 1, None
                 try:
                     yield db
                     db.execute("commit")
@@ -193,6 +188,7 @@ class IndexFile:
                     raise
                 finally:
                     self._depth = 0
+                    self.__dict__.pop("db", None)  # a fork within may have dropped it
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
@@ -203,59 +199,9 @@ class IndexFile:
         """Hold everything that is put, removed and set within together: all of it is kept, or nothing."""
         return self._using("begin immediate")
 
-    @contextlib.contextmanager
-    def step(self, position: str) -> Iterator[sqlite3.Connection]:
-        """Hold a transaction that takes in all changes since a position; raises `MovedError` where that is another one.
-
-        Of two processes that follow, one may have read less than the other: it would put back removed units.
-        """
-        with self.transaction() as db:
-            if self.position != position:
-                raise MovedError
-            yield db
-
     def reading(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Hold the index as it is while several things are read."""
         return self._using("begin")
-
-    def remembered(self, db: sqlite3.Connection, key: object, read: Callable[[], _R]) -> _R:
-        """Return the cached reading of a key, while nothing changes."""
-        self._version = self._version or db.execute("pragma data_version").fetchone()
-        state = db.total_changes, self._version
-        if self._memory[0] != state:
-            self._memory = state, {}
-        if key not in self._memory[1]:
-            self._memory[1][key] = read()
-        found: _R = self._memory[1][key]
-        return found
-
-    @property
-    def position(self) -> str:
-        """The position up to which the index is filled, in its owner's form; "" for an empty one."""
-        return str(self.kept("position"))
-
-    @position.setter
-    def position(self, position: str) -> None:
-        self.keep("position", position)
-
-    def keep(self, key: str, value: object) -> None:
-        """Keep a value under a name."""
-        with self.transaction() as db:
-            db.execute("insert or replace into meta values (?, ?)", (key, value))
-
-    def kept(self, key: str) -> Any:
-        """Return the value kept under a name, or None."""
-        with self.reading() as db:
-            return self._meta(db).get(key)
-
-    def _meta(self, db: sqlite3.Connection) -> dict[str, Any]:
-        def read() -> dict[str, Any]:
-            found = dict(db.execute("select key, value from meta").fetchall())
-            if type(found.get("next")) is not int or type(found.get("position")) is not str:
-                raise packing.DamagedRowError(f"the index does not say how far it is: {found!r:.80}")
-            return found
-
-        return self.remembered(db, "meta", read)
 
     def scrub(self) -> bool:
         """Write the file again, so that no byte of removed texts is in it; False where that cannot be done now.
@@ -268,11 +214,3 @@ class IndexFile:
             self._open().execute("vacuum")
             return True
         return False
-
-    def _select(self, sql: str, values: Iterable[object], *kinds: tuple[type, ...]) -> list[Any]:
-        listed, found = list(values), list[Any]()
-        with self.reading() as db:
-            for start in range(0, len(listed), 2 * LOOKED_UP):
-                part = listed[start : start + 2 * LOOKED_UP]
-                found += db.execute(f"{sql} ({','.join('?' * len(part))})", part).fetchall()
-        return packing.checked(found, *kinds)

@@ -17,26 +17,38 @@ and `unread`, since there is a model, the documents that have none yet; see `vec
 index's owner, who keeps its row by `noted`.
 """
 
+import contextlib
 import functools
 import sqlite3
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from . import codes, packing
 from .index_file import IndexFile
-from .packing import BYTES, KEYS, NONE, NUMBERS, TEXTS
 from .thesaurus import Thesaurus
 
-__all__ = ["ANCESTORS", "Rows", "UnitRow"]
+__all__ = ["ANCESTORS", "BYTES", "LOOKED_UP", "NUMBERS", "TEXTS", "MovedError", "Rows", "UnitRow", "checked"]
+
+LOOKED_UP = 250
+"""Units that are looked up together, each with its context: a statement may have 999 parameters."""
+
+NUMBERS, TEXTS, BYTES, KEYS, NONE = (int,), (str,), (bytes,), (str, bytes), type(None)
+"""Of columns, for `checked`."""
 
 ANCESTORS = 64
 """Levels of contexts that are looked at: a farther one counts less than 1e-8."""
 
 _COUNTED = ("units", "names", "name terms", "texts", "text terms", "passages", "passage terms")
 _REMEMBERED, _POSTINGS, _BLOCKS = 20_000, 400_000, 50  # units and so on that are in memory while nothing changes
+_TEXTS = 1_000  # likewise
+_R = TypeVar("_R")
+
+
+class MovedError(Exception):
+    """Another process has moved the position of the index, so that the changes since have to be read again."""
 
 
 class UnitRow(NamedTuple):
@@ -50,20 +62,81 @@ class UnitRow(NamedTuple):
 
 
 class Rows(IndexFile):
-    """The rows of an index, to be read; see the head of this module, and `IndexFile` for arguments and errors."""
+    """The rows of an index, to be read; see the head of this module, and `IndexFile` for arguments and errors.
+
+    Whatever reads units, postings or texts is called within `reading` or `transaction`, which a question enters once.
+    """
 
     thesaurus: Thesaurus | None = None
     """Of near words, for a question."""
     newest_first = False
     """Whether of equals the unit that was put last comes first, else the first."""
 
-    # -- units and postings ---------------------------------------------------
+    # -- what is kept once ----------------------------------------------------
+
+    @contextlib.contextmanager
+    def step(self, position: str) -> Iterator[sqlite3.Connection]:
+        """Hold a transaction that takes in all changes since a position; raises `MovedError` where that is another one.
+
+        Of two processes that follow, one may have read less than the other: it would put back removed units.
+        """
+        with self.transaction() as db:
+            if self.position != position:
+                raise MovedError
+            yield db
+
+    @property
+    def position(self) -> str:
+        """The position up to which the index is filled, in its owner's form; "" for an empty one."""
+        return str(self.kept("position"))
+
+    @position.setter
+    def position(self, position: str) -> None:
+        self.keep("position", position)
+
+    def keep(self, key: str, value: object) -> None:
+        """Keep a value under a name."""
+        with self.transaction() as db:
+            db.execute("insert or replace into meta values (?, ?)", (key, value))
+
+    def kept(self, key: str) -> Any:
+        """Return the value kept under a name, or None."""
+        with self.reading():
+            return self._meta().get(key)
 
     def counts(self) -> dict[str, int]:
         """Return how many units, names, texts and passages there are, and the terms in them."""
-        with self.reading() as db:
-            kept = self._meta(db)
+        kept = self._meta()
         return {key: kept[key] for key in _COUNTED if isinstance(kept.get(key), int)}
+
+    def _meta(self) -> dict[str, Any]:
+        def read() -> dict[str, Any]:
+            found = dict(self.db.execute("select key, value from meta").fetchall())
+            if type(found.get("next")) is not int or type(found.get("position")) is not str:
+                raise packing.DamagedRowError(f"the index does not say how far it is: {found!r:.80}")
+            return found
+
+        return self.remembered("meta", read)
+
+    def remembered(self, key: object, read: Callable[[], _R]) -> _R:
+        """Return the cached reading of a key, while nothing changes."""
+        self._version = self._version or self.db.execute("pragma data_version").fetchone()
+        state = self.db.total_changes, self._version
+        if self._memory[0] != state:
+            self._memory = state, {}
+        if key not in self._memory[1]:
+            self._memory[1][key] = read()
+        found: _R = self._memory[1][key]
+        return found
+
+    # -- units and postings ---------------------------------------------------
+
+    def _select(self, sql: str, values: Iterable[object], *kinds: tuple[type, ...]) -> list[Any]:
+        listed, found = list(values), list[Any]()
+        for start in range(0, len(listed), 2 * LOOKED_UP):
+            part = listed[start : start + 2 * LOOKED_UP]
+            found += self.db.execute(f"{sql} ({','.join('?' * len(part))})", part).fetchall()
+        return checked(found, *kinds)
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """Return in how many documents each term occurs, of those that do."""
@@ -73,26 +146,26 @@ class Rows(IndexFile):
     def postings(self, terms: Iterable[str]) -> dict[str, packing.Postings]:
         """Return term → the documents that have it; a passage's number is odd. They are not to be changed."""
         sql, numbers = "select term, first, data from posting where term in", (int, NONE)
-        with self.reading() as db:
-            known = self.remembered(db, "postings", dict[str, packing.Postings])
-            found = {term: known.get(term) or packing.Postings(array("I"), array("H")) for term in terms}
-            new = {term: postings for term, postings in found.items() if term not in known}
-            for term, first, data in self._select(sql, new, TEXTS, numbers, BYTES):
-                packing.unseal(first, data, new[term])
-            self._held = (self._held if known else 0) + sum(len(each.codes) for each in new.values())
-            while known and self._held > _POSTINGS:  # the oldest ones go
-                self._held -= len(known.pop(next(iter(known))).codes)
-            known.update(new)
-            return found
+        known = self.remembered("postings", dict[str, packing.Postings])
+        found = {term: known.get(term) or packing.Postings(array("I"), array("H")) for term in terms}
+        new = {term: postings for term, postings in found.items() if term not in known}
+        for term, first, data in self._select(sql, new, TEXTS, numbers, BYTES):
+            packing.unseal(first, data, new[term])
+        self._held = (self._held if known else 0) + sum(len(each.codes) for each in new.values())
+        while known and self._held > _POSTINGS:  # the oldest ones go
+            self._held -= len(known.pop(next(iter(known))).codes)
+        known.update(new)
+        return found
 
     def owners(self, documents: Iterable[int]) -> dict[int, int]:
         """Return document → unit."""
         owners = {document: document >> 1 for document in documents}
-        passages = [document for document in owners if document & 1]
-        rows = self._select("select num, unit from passage where num in", passages, NUMBERS, NUMBERS)
-        if len(rows) != len(passages):
-            raise packing.DamagedRowError("a passage has no unit")
-        return owners | dict(rows)
+        if passages := [document for document in owners if document & 1]:
+            rows = self._select("select num, unit from passage where num in", passages, NUMBERS, NUMBERS)
+            if len(rows) != len(passages):
+                raise packing.DamagedRowError("a passage has no unit")
+            owners.update(rows)
+        return owners
 
     def units(self, numbers: Collection[int]) -> dict[int, UnitRow]:
         """Return number → unit, of some and those above them, as far up as their words count."""
@@ -102,29 +175,28 @@ class Rows(IndexFile):
         )
         kinds = NUMBERS, KEYS, (int, NONE), (str, NONE), NUMBERS
         found, wanted = dict[int, UnitRow](), set(numbers)
-        with self.reading() as db:
-            known = self.remembered(db, "units", dict[int, UnitRow])
-            if len(known) > _REMEMBERED:
-                known.clear()
-            for _ in range(ANCESTORS):
-                # Not by `wanted - known.keys()`, which goes through all that is known for each level of a deep tree.
-                if unknown := [num for num in wanted if num not in known]:
-                    for num, key, above, group, is_context in self._select(sql, unknown, *kinds):
-                        document = None if group is None else 2 * num
-                        known[num] = UnitRow(packing.to_id(key), above, group or "", document, bool(is_context))
-                if not all(num in known for num in wanted):
-                    raise packing.DamagedRowError("what is indexed has no unit")
-                found.update((num, known[num]) for num in wanted)
-                above_them = {known[num].above for num in wanted}
-                wanted = {num for num in above_them if num and num not in found}
-                if not wanted:
-                    break
+        known = self.remembered("units", dict[int, UnitRow])
+        if len(known) > _REMEMBERED:
+            known.clear()
+        for _ in range(ANCESTORS):
+            # Not by `wanted - known.keys()`, which goes through all that is known for each level of a deep tree.
+            if unknown := [num for num in wanted if num not in known]:
+                for num, key, above, group, is_context in self._select(sql, unknown, *kinds):
+                    document = None if group is None else 2 * num
+                    known[num] = UnitRow(packing.to_id(key), above, group or "", document, bool(is_context))
+            if not known.keys() >= wanted:
+                raise packing.DamagedRowError("what is indexed has no unit")
+            there = {num: known[num] for num in wanted}
+            found |= there
+            wanted = {row.above for row in there.values() if row.above and row.above not in found}
+            if not wanted:
+                break
         return found
 
     def numbers(self, ids: Iterable[str]) -> dict[str, int]:
         """Return id → number, of the units that are there."""
-        rows = self._rows(map(packing.to_key, ids))
-        return {packing.to_id(key): num for key, num, _, group in rows if group is not None}
+        keys = packing.to_keys(ids)
+        return {keys[key]: num for key, num, _, group in self._rows(keys) if group is not None}
 
     def documents_of(self, ids: Iterable[str]) -> set[int]:
         """Return all documents of some units, given by their ids."""
@@ -135,27 +207,24 @@ class Rows(IndexFile):
         """Return document → group of the members of some groups, without their infos; at most `limit`."""
         sql = "select 2 * num from unit where grp = ? and grp <> '' limit ?"
         found = dict[int, str]()
-        with self.reading() as db:
 
-            def read(group: str) -> "array[int]":
-                rows = db.execute(sql, (group, limit)).fetchall()
-                return array("I", chain.from_iterable(packing.checked(rows, NUMBERS)))
+        def read(group: str) -> "array[int]":
+            rows = self.db.execute(sql, (group, limit)).fetchall()
+            return array("I", chain.from_iterable(checked(rows, NUMBERS)))
 
-            for group in sorted(groups):  # a session is asked for by every question to it
-                documents = self.remembered(db, (group, limit), functools.partial(read, group))
-                found |= dict.fromkeys(documents[: limit - len(found)], group)
+        for group in sorted(groups):  # a session is asked for by every question to it
+            documents = self.remembered((group, limit), functools.partial(read, group))
+            found |= dict.fromkeys(documents[: limit - len(found)], group)
         return found
 
     def ids(self) -> set[str]:
         """Return the ids of all units."""
-        with self.reading() as db:
-            return {packing.to_id(key) for (key,) in db.execute("select id from unit where grp is not null")}
+        return {packing.to_id(key) for (key,) in self.db.execute("select id from unit where grp is not null")}
 
     def children(self, number: int, limit: int) -> list[int]:
         """Return units that have this one as their context."""
-        with self.reading() as db:
-            rows = db.execute("select num from unit where above = ? order by num limit ?", (number, limit)).fetchall()
-            return [num for (num,) in packing.checked(rows, NUMBERS)]
+        rows = self.db.execute("select num from unit where above = ? order by num limit ?", (number, limit)).fetchall()
+        return [num for (num,) in checked(rows, NUMBERS)]
 
     def passages_of(self, units: Collection[int]) -> dict[int, list[int]]:
         """Return unit → documents of its infos, where there are any."""
@@ -164,43 +233,55 @@ class Rows(IndexFile):
             found[unit].append(document)
         return found
 
-    def _rows(self, keys: Iterable[str | bytes]) -> list[tuple[str | bytes, int, int | None, str | None]]:
+    def _rows(self, keys: Collection[str | bytes]) -> list[tuple[str | bytes, int, int | None, str | None]]:
         """Return key, number, context and group of units, those that are there."""
-        wanted = {*keys}
         found = "select id, num, above, grp from unit where checksum in"
-        rows = self._select(found, map(packing.checksum, wanted), KEYS, NUMBERS, (int, NONE), (str, NONE))
-        return [row for row in rows if row[0] in wanted]
+        rows = self._select(found, packing.checksums(keys), KEYS, NUMBERS, (int, NONE), (str, NONE))
+        return [row for row in rows if row[0] in keys]
 
     # -- texts ----------------------------------------------------------------
 
     def read(self, documents: Collection[int]) -> dict[int, tuple[list[str], str]]:
-        """Return document → names and text; a passage has no names."""
-        with self.reading() as db:
-            found = self._texts(db, documents).items()
-        return {document: ([], said) if isinstance(said, str) else (said[0], said[1]) for document, said in found}
+        """Return document → names and text; a passage has no names. They are not to be changed."""
+        known = self.remembered("texts", dict[int, tuple[list[str], str]])
+        if len(known) > _TEXTS:
+            known.clear()
+        if unknown := [document for document in documents if document not in known]:
+            for document, said in self._texts(unknown).items():
+                known[document] = ([], said) if isinstance(said, str) else (said[0], said[1])
+        return {document: known[document] for document in documents}
 
-    def _texts(self, db: sqlite3.Connection, documents: Iterable[int]) -> dict[int, codes.Said]:
+    def _texts(self, documents: Iterable[int]) -> dict[int, codes.Said]:
         """Return the texts of documents."""
-        block, found = dict[int, bytes](), dict[int, codes.Said]()
+        block, kept = dict[int, bytes](), dict[int, bytes]()
         for document in sorted(documents):
             if document not in block:
-                _, block = self._block(db, document)
+                _, block = self._block(document)
             if document not in block:
                 raise packing.DamagedRowError(f"document {document} has no text")
-            found[document] = packing.decode_text(document, block[document])
-        return found
+            kept[document] = block[document]
+        return packing.decode_texts(kept)
 
-    def _block(self, db: sqlite3.Connection, document: int) -> tuple[int, dict[int, bytes]]:
+    def _block(self, document: int) -> tuple[int, dict[int, bytes]]:
         """Return the block in which a document is or would be, with its key; 0: there is none yet."""
-        known = self.remembered(db, "blocks", dict[int, dict[int, bytes]])
+        known = self.remembered("blocks", dict[int, dict[int, bytes]])
         for first, block in known.items():
             if document in block:
                 return first, block
         sql = "select first, data from said where first <= ? order by first desc limit 1"
-        row = db.execute(sql, (document,)).fetchone()
+        row = self.db.execute(sql, (document,)).fetchone()
         if row and row[0] not in known:
             block = packing.unpack(row[1])
             if len(known) > _BLOCKS or len(row[1]) > 2 * packing.BLOCK:
                 known.clear()
             known[row[0]] = block
         return (row[0], known[row[0]]) if row else (0, {})
+
+
+def checked(rows: list[Any], *kinds: tuple[type, ...]) -> list[Any]:
+    """Return rows, if each column has its written type."""
+    for column, kind in zip(zip(*rows, strict=True), kinds, strict=bool(rows)):
+        numbers = [*filter(None, column)] if int in kind else []
+        if not {*map(type, column)} <= {*kind} or (numbers and not 0 < min(numbers) <= max(numbers) < packing.MOST):
+            raise packing.DamagedRowError(f"a column of {'numbers' if int in kind else 'texts'} has {column!r:.80}")
+    return rows

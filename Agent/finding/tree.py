@@ -165,7 +165,7 @@ class TreeRanker:
         return self._note
 
     def _has_anything(self) -> bool:
-        with contextlib.suppress(sqlite3.Error, OSError, LostIndexError):
+        with contextlib.suppress(sqlite3.Error, OSError, LostIndexError), self.index.reading():
             return bool(self.index.counts())
         return False
 
@@ -211,7 +211,8 @@ class TreeRanker:
         if self.meaning is not None:
             return True
         if not is_first:
-            counts = self.index.counts()
+            with self.index.reading():
+                counts = self.index.counts()
             return counts.get("units", 0) + counts.get("passages", 0) > 2 * _KEPT_FROM
         ids = self._view.Ids()
         return len(ids) > _KEPT_FROM or sum(len(each.info_ids) for each in self._view.Read(ids)) > _KEPT_FROM

@@ -7,8 +7,8 @@
 >>> vectors = Vectors(index, Meaning(HashingEmbedder(synonyms=[("car", "automobile")])))
 >>> vectors.ask("red automobile")  # why less than usual is compared, or ""
 ''
->>> [(index.units([at >> 1])[at >> 1].id, round(near, 2)) for at, near in vectors.compare("red automobile").best(1)]
-[('a', 1.0)]
+>>> vectors.compare("red automobile").best(1)  # the text of the first unit
+[(2, 1.0)]
 
     asker                                      a daemon thread: there while there is something to do
     ask: leaves a question; waits for its   →  all questions in one call
@@ -390,7 +390,7 @@ class Vectors:
         if asked is None or self._usual is None:
             return None
         with self._index.reading() as db:
-            matrix, documents, order, starts = self._index.remembered(db, "vectors", lambda: self._load(db))
+            matrix, documents, order, starts = self._index.remembered("vectors", lambda: self._load(db))
         if not len(documents) or matrix.shape[1] != len(asked):
             return None
         # Without a BLAS, whose threads wait for each other on busy cores; in four digits, so that ties are some.

@@ -10,9 +10,7 @@ from itertools import chain, count
 from typing import NamedTuple
 
 from . import codes, packing, texts
-from .index_file import LOOKED_UP
-from .packing import BYTES, NUMBERS, TEXTS
-from .rows import Rows
+from .rows import BYTES, LOOKED_UP, NUMBERS, TEXTS, Rows, checked
 
 __all__ = ["Unit", "WritableRows"]
 
@@ -102,7 +100,7 @@ class WritableRows(Rows):
         """Take in units; one that is there is replaced, and only new texts are indexed. Cost: 0.2 ms a text."""
         new = [*{unit.id: unit for unit in map(_check, units)}.values()]
         with self.transaction() as db:
-            batch = _Batch(self._meta(db)["next"])
+            batch = _Batch(self._meta()["next"])
             for start in range(0, len(new), LOOKED_UP):
                 self._put(db, batch, new[start : start + LOOKED_UP])
                 if batch.size > _BATCH_BYTES:
@@ -117,28 +115,28 @@ class WritableRows(Rows):
         """
         with self.transaction() as db:
             self.remove(again)
-            keys = {id: packing.to_key(id) for id in ids}
-            found = {packing.to_id(key): num for key, num, *_ in self._rows(keys.values())}
-            numbers = count(self._meta(db)["next"])
-            new = {id: next(numbers) for id in keys if id in again or id not in found}
+            keys = packing.to_keys(ids)
+            found = {keys[key]: num for key, num, *_ in self._rows(keys)}
+            numbers = count(self._meta()["next"])
+            new = {id: next(numbers) for id in keys.values() if id in again or id not in found}
             for id in new.keys() & found.keys():
                 for column in ("num", "above"):
                     db.execute(f"update unit set {column} = ? where {column} = ?", (new[id], found[id]))
-            rows = [(num, keys[id], packing.checksum(keys[id])) for id, num in new.items() if id not in found]
+            rows = [(new[id], key, packing.checksum(key)) for key, id in keys.items() if id in new and id not in found]
             db.executemany("insert into unit(num, id, checksum) values (?, ?, ?)", rows)
             self.keep("next", next(numbers))
             return found | new
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove units, as far as they are there. After `scrub` no byte of their texts is in the file."""
-        keys = [*map(packing.to_key, dict.fromkeys(ids))]
+        keys = [*packing.to_keys(ids)]
         with self.transaction() as db:
             for start in range(0, len(keys), LOOKED_UP):
-                batch = _Batch(self._meta(db)["next"])
-                rows = self._rows(keys[start : start + LOOKED_UP])
+                batch = _Batch(self._meta()["next"])
+                rows = self._rows({*keys[start : start + LOOKED_UP]})
                 owned = [2 * num for _, num, _, group in rows if group is not None]
                 owned += chain.from_iterable(self.passages_of([num for _, num, *_ in rows]).values())
-                for document, said in self._texts(db, owned).items():
+                for document, said in self._texts(owned).items():
                     batch.remove(document, said)
                 self._write(db, batch)
                 emptied = "update unit set above = null, grp = null where num = ?"
@@ -160,14 +158,14 @@ class WritableRows(Rows):
 
     def _put(self, db: sqlite3.Connection, batch: _Batch, units: Sequence[Unit]) -> None:
         """Take in units, each once in a batch."""
-        keys = {id: packing.to_key(id) for unit in units for id in (unit.id, unit.context) if id is not None}
-        rows = self._rows(keys.values())
-        numbers: dict[str, int] = {packing.to_id(key): num for key, num, *_ in rows}
+        keys = packing.to_keys(id for unit in units for id in (unit.id, unit.context) if id is not None)
+        rows = self._rows(keys)
+        numbers = {keys[key]: num for key, num, *_ in rows}
         contexts = {num: above for _, num, above, _ in rows}
         there = {num for _, num, _, group in rows if group is not None}
         passages = self.passages_of(there)
         owned = [2 * numbers[unit.id] for unit in units if numbers.get(unit.id) in there]
-        kept = self._texts(db, [*owned, *chain.from_iterable(passages.values())])
+        kept = self._texts([*owned, *chain.from_iterable(passages.values())])
         placed = dict[int, tuple[str, int | None, str | None]]()
 
         def number_of(id: str) -> int:
@@ -202,7 +200,8 @@ class WritableRows(Rows):
                 for at in documents:
                     batch.remove(at, gone)
         sql = "insert into unit(num, id, checksum, above, grp) values (?, ?, ?, ?, ?) on conflict(num) do update"
-        new = [(num, keys[id], packing.checksum(keys[id]), *rest) for num, (id, *rest) in placed.items()]
+        key_of = {id: key for key, id in keys.items()}
+        new = [(num, key_of[id], packing.checksum(key_of[id]), *rest) for num, (id, *rest) in placed.items()]
         db.executemany(f"{sql} set above = excluded.above, grp = excluded.grp", new)
         self._drop_unneeded(db, {above for _, _, above, _ in rows if above is not None})
 
@@ -219,7 +218,7 @@ class WritableRows(Rows):
         changed = sorted(batch.said)
         last = db.execute("select max(first) from said").fetchone()[0] or 0
         while changed:  # those of a block together, the last ones first
-            first, kept = self._block(db, changed[-1])
+            first, kept = self._block(changed[-1])
             documents = _take_from(changed, first)
             is_full = packing.SHRUNK * sum(map(len, kept.values())) >= packing.BLOCK
             if first == last and is_full and documents[0] > max(kept):  # all are new
@@ -247,7 +246,7 @@ class WritableRows(Rows):
 
     def _forget_vectors(self, db: sqlite3.Connection, batch: _Batch) -> None:
         """Note the documents to be embedded: those with a new text, and those under another name."""
-        if "model" not in self._meta(db):  # the first one reads all
+        if "model" not in self._meta():  # the first one reads all
             return
         stale = [(at,) for at in {*batch.said, *batch.stale} if at < 2 * batch.first]
         for table in ("vector", "unread"):
@@ -284,7 +283,7 @@ class WritableRows(Rows):
 
     def _remove_postings(self, db: sqlite3.Connection, term: str, documents: set[int]) -> None:
         held = db.execute("select n, data from posting where term = ? and first = 0", (term,)).fetchall()
-        for n, data in packing.checked(held, NUMBERS, BYTES):
+        for n, data in checked(held, NUMBERS, BYTES):
             if n == len(documents):
                 db.execute("delete from posting where term = ?", (term,))
                 return

@@ -502,8 +502,9 @@ class Catalog(Following):
                 number = rows[-1][0]
                 self._index.position = f"{file} {number}"
         if is_other and known:  # of another log, or of one that was compacted
-            self._index.remove(self._index.ids().difference(row[0] for row in self._all(f"SELECT id {_ENTRIES}")))
-            self._index.position = f"{file} {number}"
+            with self._index.transaction():
+                self._index.remove(self._index.ids().difference(row[0] for row in self._all(f"SELECT id {_ENTRIES}")))
+                self._index.position = f"{file} {number}"
             self._index.compact()
 
     def close(self) -> None:

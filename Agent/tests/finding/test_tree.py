@@ -85,7 +85,8 @@ def test_what_another_process_removed_is_not_put_back(
 
         monkeypatch.setattr(ranker._view, "ChangedSince", read_before_the_other)
         ranker.follow()
-        assert anna.id not in ranker.index.ids()
+        with ranker.index.reading():
+            assert anna.id not in ranker.index.ids()
 
 
 @pytest.mark.parametrize("query", ["the of", "🐍", '"', "NEAR(a b) OR *", "peanuts " * 12_500, "花" * 20_000])

@@ -318,15 +318,15 @@ def contents_of(words: index.Index) -> tuple[object, ...]:
         rows = db.execute("select num, above from unit where grp is not null")
         above = {ids[num]: ids.get(at) for num, at in rows}
         terms = [row[0] for row in db.execute("select term from posting where first = 0")]
-    postings = {}
-    for term in terms:
-        found = dict(zip(*words.postings([term])[term], strict=True))
-        unit_of = words.owners(found)
-        postings[term] = sorted((ids[unit_of[at]], at & 1, code) for at, code in found.items())
-    frequencies = {term: len(found) for term, found in postings.items()}
-    assert words.frequencies(terms) == frequencies
-    counts = {name: count for name, count in words.counts().items() if count and name != "bar"}
-    return postings, above, counts, words.ids()
+        postings = {}
+        for term in terms:
+            found = dict(zip(*words.postings([term])[term], strict=True))
+            unit_of = words.owners(found)
+            postings[term] = sorted((ids[unit_of[at]], at & 1, code) for at, code in found.items())
+        frequencies = {term: len(found) for term, found in postings.items()}
+        assert words.frequencies(terms) == frequencies
+        counts = {name: count for name, count in words.counts().items() if count and name != "bar"}
+        return postings, above, counts, words.ids()
 
 
 def check_ranking(tree: KeywordTree) -> None:
