@@ -103,7 +103,8 @@ def nearest(index: Index, query: str) -> str:
     index.ask(query)
     assert index.vectors is not None
     compared = index.vectors.compare(query)
-    return "" if compared is None else index.read([compared.best(1)[0][0]]).popitem()[1][1]
+    with index.reading():
+        return "" if compared is None else index.read([compared.best(1)[0][0]]).popitem()[1][1]
 
 
 class TestFinding:
