@@ -115,8 +115,8 @@ def known(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> It
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_every_line_of_python_on_a_page_runs(page: str, known: dict[str, Any]) -> None:
-    for block in blocks(page):
-        run(block, page, known)
+    for block in blocks(page):  # the adapters' sections have readers of their own, who begin there
+        run(block, page, {"__name__": "page"} if page.endswith("adapters.md") else known)
 
 
 def without_code(page: str) -> str:

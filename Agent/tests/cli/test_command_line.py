@@ -443,7 +443,7 @@ class TestProgram:
     def test_what_the_page_on_extending_shows_works(self, tmp_path: Path, page: str) -> None:
         text = (ROOT / page).read_text(encoding="utf-8")
         of_command, of_format, of_adapter = re.findall(r"^```py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-        (tmp_path / "pairs.py").write_text("import json\n" + of_format, encoding="utf-8")
+        (tmp_path / "pairs.py").write_text(of_format, encoding="utf-8")
         script = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
