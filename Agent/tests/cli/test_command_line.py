@@ -9,6 +9,7 @@ import contextlib
 import csv
 import ctypes
 import doctest
+import html
 import importlib.metadata
 import io
 import json
@@ -438,6 +439,19 @@ class TestProgram:
                 assert doctest.OutputChecker().check_output(
                     f"{said.strip()}\n", f"{seen.strip()}\n", doctest.ELLIPSIS
                 ), one
+
+    @pytest.mark.parametrize("name", ["terminal", "terminal.zh-CN"])
+    def test_says_what_the_picture_of_the_readme_shows(self, tmp_path: Path, name: str) -> None:
+        drawn = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
+        texts = (re.findall(">([^<>]+)</text>", row) for row in drawn.splitlines() if row.startswith("<g "))
+        lines = [html.unescape("".join(parts)) for parts in texts]
+        fresh, said = Program(tmp_path / "memory"), list[str]()
+        for typed in (shown for shown in lines if shown.startswith("$ ")):
+            words = shlex.split(typed)[2:]
+            said += [typed, *fresh.run(*words, KEYWORD_TREE_LANG="zh" if name.endswith("CN") else "en").splitlines()]
+
+        bare_said, bare_lines = ([re.sub(r"\s|[0-9a-f-]{36}", "", one) for one in many] for many in (said, lines))
+        assert bare_said == bare_lines  # else: python -m benchmarks.pictures
 
     @pytest.mark.parametrize("page", ["docs/extending.md", "docs/zh/extending.md"])
     def test_what_the_page_on_extending_shows_works(self, tmp_path: Path, page: str) -> None:
