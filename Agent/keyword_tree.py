@@ -922,14 +922,13 @@ def _CheckContent(what: str, value: object) -> str:
     return content
 
 
+# Of characters that can be seen, and blanks: a check of any other name takes longer.
+_SEEN = r"!-~\xa1-\xac\xae-\u024f\u0400-\u0481\u3041-\u30fa\u3400-\u9fff가-힣"
+_IsPlainName = re.compile(f"[{_SEEN}][ {_SEEN}]{{0,{_NAME_LIMIT - 1}}}").fullmatch
+
+
 def _CheckName(what: str, value: object) -> str:
-    if (
-        type(value) is str
-        and 0 < len(value) <= _NAME_LIMIT
-        and value.isprintable()
-        and not value.isspace()
-        and (value[0] < "\u034f" or "\u3400" <= value[0] < "\ud800")  # of the printable the invisible lie elsewhere
-    ):
+    if type(value) is str and _IsPlainName(value):
         return value  # nearly always
     name = _CheckText(what, value, _NAME_LIMIT, 1)
     if not _DropInvisible(name).strip() and "\u0640" not in name:  # tatweel can be seen
@@ -1682,13 +1681,14 @@ def EncodeLine(seq: int, prev: bytes, durable: int, operation: LoggedOperation, 
     """Return a line with its newline, and its crc."""
     head = operation.op, operation.id, operation.timestamp, operation.author, operation.agent_io
     before = b"null" if operation.before is _NOTHING else _EncodeRows(operation.before)
-    return _JoinLine(seq, prev, durable, *head, before, _EncodeRows(operation.after), extra)
+    line = _JoinLine(seq, prev, durable, *head, before, _EncodeRows(operation.after), extra)
+    return line, line[_CRC]
 
 
 def _JoinLine(
     seq: int, prev: bytes, durable: int, op: str, id: str, timestamp: float, author: str, agent_io: _Row | None,
     before: bytes, after: bytes, extra: str = "",
-) -> tuple[bytes, bytes]:  # fmt: skip
+) -> bytes:  # fmt: skip
     text = _EncodeString
     envelope = (
         f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {text(op)}, {extra}'
@@ -1696,8 +1696,7 @@ def _JoinLine(
         f'"agent_io": {_EncodeText(agent_io) if agent_io else "null"}, "before": '
     )
     body = b"".join((envelope.encode(), before, _AFTER, after, b"}"))
-    crc = b"%08x" % zlib.crc32(body)
-    return b"".join((b'{"crc": "', crc, b'", ', body, b"\n")), crc
+    return b"".join((b'{"crc": "', b"%08x" % zlib.crc32(body), b'", ', body, b"\n"))
 
 
 def _EncodeRows(records: Rows) -> bytes:
@@ -2361,7 +2360,6 @@ class _FolderLock:
         self._folder = folder
         self.path = os.path.join(folder, "lock")
         self.fd = -1
-        self.is_held = True  # an opening's
 
     def Take(self) -> str:
         """Wait for the lock; return "", or why the folder can only be read: nothing can be made or locked in it."""
@@ -2370,7 +2368,6 @@ class _FolderLock:
                 self.fd = self._files.Open(self.path, create=True)
                 self._files.Lock(self.fd)
             except _DiskError as error:
-                self.is_held = False
                 is_denied = error.errno in _READ_ONLY_ERRORS and not self._files.IsWritable(self._folder)
                 if is_denied or error.errno == errno.EROFS:
                     return f"{self._folder} can only be read: {error}"
@@ -2609,7 +2606,6 @@ class _FileStore:
     def IsAsLeft(self) -> bool:
         """Keep other processes from writing; tell whether none has written."""
         reader, files = self._reader, self.files
-        self._lock.is_held = True
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
         # With a byte after it.  Not the log's own time: reading it makes the next sync write the inode, too, half a
         # commit more.
@@ -2671,10 +2667,8 @@ class _FileStore:
         """Do nothing: the lock is held."""
 
     def End(self) -> None:
-        lock = self._lock
-        if lock.is_held and lock.fd >= 0:
-            self.files.Unlock(lock.fd)
-            lock.is_held = False
+        if self._lock.fd >= 0:
+            self.files.Unlock(self._lock.fd)
 
     def Append(self, operations: list[LoggedOperation], extra: str = "") -> None:
         """Make operations durable: one write, one sync; the lock is held."""
@@ -2689,7 +2683,7 @@ class _FileStore:
                 _LocateLong(operation.after, line, reader.Locate, start)
             start += len(line)
             brought.Extend(operation.after)
-        is_checkpoint_due = self._Put(b"".join(lines), len(lines), line, crc)
+        is_checkpoint_due = self._Put(lines)
         # Once for a group: each write lets other threads run, and waits for its turn again.
         reader.Project(brought)
         if is_checkpoint_due and not extra:
@@ -2707,34 +2701,31 @@ class _FileStore:
         """
         reader = self._reader
         seq = reader.seq
-        line, crc = _JoinLine(seq + 1, reader.crc, seq, op, id, now, author, agent_io, before, after)
-        is_checkpoint_due = self._Put(line, 1, line, crc)
+        line = _JoinLine(seq + 1, reader.crc, seq, op, id, now, author, agent_io, before, after)
+        is_checkpoint_due = self._Put([line])
         for kind, new in rows:
             reader.ProjectKind(kind, new)
         if is_checkpoint_due:
             self._Checkpoint(now)
         return self.position
 
-    def _Put(self, data: bytes, count: int, last_line: bytes, crc: bytes) -> bool:
+    def _Put(self, lines: list[bytes]) -> bool:
         """Write lines behind the last one, sync, and move past them; tell whether a checkpoint is due."""
-        reader = self._reader
-        fd, log = reader.fd, reader.log
-        tail = log.bytes
+        reader, data = self._reader, b"".join(lines)
+        tail = reader.log.bytes
         end = tail + len(data)
         is_beyond = end > self._size
         try:
-            self.files.Write(fd, data + _PADDING if is_beyond else data, tail)
+            self.files.Write(reader.fd, data + _PADDING if is_beyond else data, tail)
         except _DiskError as error:
             raise self._Retract(error) from error
         self._SyncLog()
         if is_beyond:
             self._size = end + len(_PADDING)
-        log.bytes, log.lines, log.crc = end, log.lines + count, zlib.crc32(data, log.crc)
-        reader.last_line = end - len(last_line)
-        reader.seq = seq = reader.seq + count
-        reader.crc = crc  # last: see `Advance`
+        for line in lines:
+            reader.Advance(reader.seq + 1, line)
         checked_seq, checked_size = reader.checkpoint
-        return seq - checked_seq >= _CHECKPOINT_OPERATIONS or end - checked_size >= _CHECKPOINT_BYTES
+        return reader.seq - checked_seq >= _CHECKPOINT_OPERATIONS or end - checked_size >= _CHECKPOINT_BYTES
 
     def _SyncLog(self) -> None:
         try:
@@ -4668,11 +4659,12 @@ _GATHER_S = 0.001  # for which a commit waits for other threads of this process,
 _REENTRY = "a signal handler, clock or ranking cannot use the tree while its own thread does"
 
 
-# The straight way of one record: of arguments that were checked, the next ordinal, and the operation's id (empty: it is
-# to be drawn), it makes what the caller gets, how the record is taken in, and what `AppendOne` is given.
+# The straight way of one record: of the next ordinal and the operation's id (empty: it is to be drawn) it makes what
+# the caller gets, how the record is taken in, and what `AppendOne` is given.
 # None where it is not so simple: then a plan says what is to be done.  Both give the same bytes.
 _Made: TypeAlias = tuple[Any, Callable[..., None], tuple[Any, ...], tuple[Any, ...]]
-_Straight: TypeAlias = Callable[..., _Made | None]
+_Make: TypeAlias = Callable[[int, str], _Made | None]
+_Brought: TypeAlias = tuple[LoggedOperation, Callable[..., None], tuple[Any, ...]]  # with how the state takes it in
 
 
 @dataclass(slots=True, eq=False)
@@ -4683,7 +4675,7 @@ class _Job(Generic[_Value]):
     author: str = ""
     agent_ios: Sequence[_Row] = ()
     block: OpenOperation | None = None
-    straight: _Straight | None = None
+    make: _Make | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
     error: BaseException | None = None
     is_done: bool = False
@@ -4899,9 +4891,11 @@ class OpenOperation:
                 self.transaction = mine
             del self.writes[count:]
 
-    def TakeIn(self, records: Rows) -> None:
-        """Take in another writer's commits, before the state does.  The tree's lock is held."""
-        if self.transaction is not None and not self.transaction.TakeIn(records):
+    def TakeIn(self, records: Rows | None) -> None:
+        """Take in another writer's commits, before the state does; None: its plans are to run again.
+        The tree's lock is held.
+        """
+        if records is None or (self.transaction is not None and not self.transaction.TakeIn(records)):
             self.transaction = None
 
     def TransactionOn(self, state: _State) -> _Transaction | None:
@@ -5175,14 +5169,19 @@ class _Engine:
         plan: _Plan[_Value],
         author: str,
         agent_ios: Sequence[_Row] = (),
-        straight: _Straight | None = None,
+        make: _Make | None = None,
     ) -> _Value:
-        """Commit a plan, or make it a part of the block that is open here; return what it returned."""
+        """Commit a plan, or make it a part of the block that is open here; return what it returned.
+        A single writer takes the straight way, by `make`, where there is one.
+        """
+        result: _Value | None = None if make is None else self.WriteAlone(make)
+        if result is not None:
+            return result
         if self._blocks and (block := self.FindBlock()) is not None:
             return block.Add(plan, author, agent_ios)
-        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, None, straight))
+        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, None, make))
 
-    def WriteAlone(self, make: _Straight, *arguments: Any) -> Any:
+    def WriteAlone(self, make: _Make) -> Any:
         """Commit what the straight way of one writer gives; None, and nothing done, where it takes the plan.
 
         Beside a sync all code is cold and costs by the line, so nothing stands here that a single writer does not need.
@@ -5190,32 +5189,29 @@ class _Engine:
         is_alone = self._committer.is_alone and type(self.store) is _FileStore
         if self._blocks or self.commit_lock.locked() or not is_alone:
             return None
-        made, result, position = None, None, ""
+        made, position = None, ""
         with self.Enter(), self.commit_lock:
             store = self.store
             try:
                 if self.health is store.health is _SOUND and store.IsAsLeft():
-                    made = make(*arguments, self.state.next_ordinal, "")
-                if made is not None:
-                    result, take_in, taken, operation = made
-                    position = store.AppendOne(*operation)
-                    with self.lock:
-                        was = self.health
-                        self.health = was if was is _CLOSED else _STALE  # until all of it is there: Ctrl-C may come
-                        if self._blocks:
-                            self._RunBlocksAgain()
-                        take_in(*taken)
-                        self.position, self.health = position, was
+                    made = make(self.state.next_ordinal, "")
+                if made is None:
+                    return None
+                result, take_in, taken, operation = made
+                position = store.AppendOne(*operation)
+                self._Apply(None, take_in, *taken)
+                self.position = position
             except BaseException as error:
-                if made is not None:
-                    self.health, was = max(self.health, _STALE), self.health  # first: a second Ctrl-C may come
-                    if not position or not isinstance(error, Exception):
-                        failure = self._Judge(error, was)
-                        if failure is None:
-                            raise
-                        raise _ErrorOf(operation[1], failure)  # noqa: B904  it is the error, or has it as its cause
+                if made is None:
+                    if isinstance(error, KeywordTreeError):
+                        return None  # the general way says so, too
+                    raise
+                self.health, was = max(self.health, _STALE), self.health  # first: a second Ctrl-C may come
+                if position and isinstance(error, Exception):
                     self._NoteUnread(error)
-                elif not isinstance(error, KeywordTreeError):  # else the general way says so, too
+                elif (failure := self._Judge(error, was)) is not None:
+                    raise _ErrorOf(operation[1], failure)  # noqa: B904  it is the error, or has it as its cause
+                else:
                     raise
             finally:
                 try:
@@ -5223,8 +5219,7 @@ class _Engine:
                 except BaseException:  # Ctrl-C at its entry must not leave the lock behind
                     store.End()
                     raise
-        if result is not None:
-            self.of_thread.last_operation = operation[1]
+        self.of_thread.last_operation = operation[1]
         return result
 
     def Run(self, job: _Job[_Value]) -> _Value:
@@ -5313,41 +5308,44 @@ class _Engine:
 
         self.Exclusively(Work)
 
-    def _GoStraight(self, jobs: list[_Job[Any]]) -> list[tuple[LoggedOperation, Callable[[], None]]]:
+    def _GoStraight(self, jobs: list[_Job[Any]]) -> list[_Brought]:
         """Return what several jobs bring without their plans; nothing where one of them needs its own."""
-        brought: list[tuple[LoggedOperation, Callable[[], None]]] = []
+        brought: list[_Brought] = []
         ids, ordinal = set(), self.state.next_ordinal
         for job in jobs:
             try:
-                made = job.straight and job.straight(ordinal, job.id)
+                made = job.make and job.make(ordinal, job.id)
             except Exception:  # its plan fails as well, and says so
                 made = None
-            if made is None or made[2][0] in ids:
+            if made is None or made[0].id in ids:
                 return []
-            job.result, take_in, (id, *_), (op, _, now, author, agent_io, _, _, *news) = made
+            job.result, take_in, taken, (op, _, now, author, agent_io, was, _, *news) = made
             job.is_written, job.error = True, None  # no error of a run before others' changes
-            rows = NoRows()
+            before, rows = NoRows(), NoRows()
             for kind, new in news:
                 rows[:3][kind].extend(new)
-            ids.add(id)
-            ordinal += len(rows.nodes) + len(rows.links)
-            operation = LoggedOperation(op, job.id, now, _NOTHING, rows, author, agent_io)
-            brought.append((operation, partial(take_in, *made[2])))
+            if was == b"null":
+                ordinal += len(rows.nodes) + len(rows.links)
+            else:
+                before[:3][news[0][0]].append(was)
+            ids.add(job.result.id)
+            operation = LoggedOperation(op, job.id, now, before, rows, author, agent_io)
+            brought.append((operation, take_in, taken))
         return brought
 
-    def _RunPlans(self, jobs: list[_Job[Any]]) -> list[tuple[LoggedOperation, Callable[[], None]]]:
+    def _RunPlans(self, jobs: list[_Job[Any]]) -> list[_Brought]:
         """Run each plan on the tree as those before it leave it; return what they bring."""
         block = jobs[0].block if len(jobs) == 1 else None  # its own transaction takes no steps of others
         transaction = None if block is None else block.TransactionOn(self.state)
         transaction = transaction or _Transaction(self, self.state)
-        brought: list[tuple[LoggedOperation, Callable[[], None]]] = []
+        brought: list[_Brought] = []
         for job in jobs:
             operation = self._RunPlan(job, transaction)
             job.is_written = operation is not None
             # Else what it was decided on may not be all, or may fail.
             job.is_done = operation is None and not brought and not self.store.is_guess
             if operation is not None:
-                brought.append((operation, partial(self.state.Apply, operation.after)))
+                brought.append((operation, self.state.Apply, (operation.after,)))
         return brought
 
     def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
@@ -5355,7 +5353,7 @@ class _Engine:
         brought = self._GoStraight(jobs) or self._RunPlans(jobs)
         try:
             if brought:
-                self.store.Append([operation for operation, _ in brought])
+                self.store.Append([operation for operation, *_ in brought])
             else:
                 self.store.Confirm()  # what is refused, or changes nothing, was decided on what all have written
         except StoreError as error:
@@ -5368,8 +5366,8 @@ class _Engine:
                     self._CommitJobs([job])
             return
         try:
-            for operation, take_in in brought:
-                self._Apply(operation.after, take_in)
+            for operation, take_in, taken in brought:
+                self._Apply(operation.after, take_in, *taken)
         except Exception as error:
             self._NoteUnread(error)
         for job in jobs:
@@ -5398,17 +5396,18 @@ class _Engine:
         agent_io = {"calls": list(ios)} if len(ios) > 1 else ios[0] if ios else None
         return LoggedOperation(job.op, job.id, now, before, after, job.author, agent_io)
 
-    def _Apply(self, records: Rows, take_in: Callable[[], None] | None = None) -> None:
+    def _Apply(self, records: Rows | None, take_in: Callable[..., None] | None = None, *taken: Any) -> None:
         """Make durable rows visible to readers, all at once; those that this tree wrote by `take_in`."""
         with self.lock:
             was = self.health
             self.health = was if was is _CLOSED else _STALE  # until all of it is there: Ctrl-C may come
-            for block in self.OpenBlocks() if self._blocks else ():
-                block.TakeIn(records)
-            if take_in is None:
+            if self._blocks:
+                for block in self.OpenBlocks():
+                    block.TakeIn(records)
+            if take_in is not None:
+                take_in(*taken)
+            elif records is not None:
                 self.state.Apply(records)
-            else:
-                take_in()
             self.health = was
 
     def Fit(self, query: str, more: str = "", **options: Any) -> Fits:
@@ -5922,21 +5921,15 @@ class _Writer:
         _FieldsOf(node)["_list_children"] = self._reader.ListChildren
         return node
 
-    def CreateKeyword(self, parent_id: str, io: _Row | None, id: str | None, *draft: Any) -> KeywordNode:
+    def PlanKeyword(self, parent_id: str, io: _Row | None, draft: tuple[Any, ...], tx: _Transaction) -> KeywordNode:
         """Make one keyword, of arguments that were checked; `io` is of the model that has chosen the parent."""
-        id = id or self._engine.new_id()
-
-        def Plan(tx: _Transaction) -> KeywordNode:
-            return _PlanNode(self.DraftNode(id, *draft), parent_id, io, tx)
-
-        make = partial(self.MakeKeyword, parent_id, io, id, *draft)
-        return self._engine.Write("create_keyword", Plan, draft[-1], [io] if io else (), make)
+        return _PlanNode(self.DraftNode(*draft), parent_id, io, tx)
 
     def MakeKeyword(
-        self, parent_id: str, io: _Row | None, id: str | None, name: str, aliases: list[str], description: str,
-        metadata: _Row, author: str, ordinal: int, operation_id: str,
-    ) -> _Made | None:  # fmt: skip
+        self, parent_id: str, io: _Row | None, draft: tuple[Any, ...], ordinal: int, operation_id: str
+    ) -> _Made | None:
         """Make one keyword by the straight way."""
+        id, name, aliases, description, metadata, author = draft
         engine = self._engine
         state = engine.state
         nodes = state.nodes
@@ -5947,7 +5940,7 @@ class _Writer:
         tokens = list(map(_TokenOf, folds))
         level = state.levels.get(parent_id)
         level = 1 + (state.LevelOf(parent_id) if level is None else level)
-        id, operation_id, now = id or engine.new_id(), operation_id or engine.new_id(), engine.Now()
+        operation_id, now = operation_id or engine.new_id(), engine.Now()
         row = _EncodeNode(
             id, ordinal, False, parent_id, name, aliases, dict.fromkeys(tokens), level, description, metadata, 1, now,
             now, author,
@@ -5956,26 +5949,18 @@ class _Writer:
         taken = id, row, ordinal, parent_id, folds, tokens
         return node, state.AddNode, taken, ("create_keyword", operation_id, now, author, io, b"null", row, (0, [row]))
 
-    def CreateInfo(self, ids: list[str], chosen: list[str], io: _Row | None, id: str | None, *draft: Any) -> Info:
-        """Make one info, of arguments that were checked, linked to the keywords of these ids, and to chosen ones."""
-        id = id or self._engine.new_id()
-
-        plan = partial(_PlanInfo, (id, *draft), ids, chosen)
-        make = None if chosen else partial(self.MakeInfo, ids, io, id, *draft)
-        return self._engine.Write("create_info", plan, draft[-1], [io] if io else (), make)
-
     def MakeInfo(
-        self, keyword_ids: list[str], io: _Row | None, id: str | None, content: str, source: str, metadata: _Row,
-        author: str, ordinal: int, operation_id: str,
-    ) -> _Made | None:  # fmt: skip
+        self, keyword_ids: list[str], io: _Row | None, draft: tuple[Any, ...], ordinal: int, operation_id: str
+    ) -> _Made | None:
         """Make one info by the straight way."""
+        id, content, source, metadata, author = draft
         engine = self._engine
         state = engine.state
         if id in state.infos or id in state.gone_infos or not all(map(state.nodes.__contains__, keyword_ids)):
             return None
         if len(content) > RESIDENT_LIMIT // 4:
             return None  # its row may be too long for memory
-        id, operation_id, now = id or engine.new_id(), operation_id or engine.new_id(), engine.Now()
+        operation_id, now = operation_id or engine.new_id(), engine.Now()
         row = _EncodeInfo(id, False, source, metadata, 1, now, now, author, content)
         if len(row) > RESIDENT_LIMIT:
             return None
@@ -5990,7 +5975,9 @@ class _Writer:
         after = _EncodeRows(_MakeRows(([], [row], links, {})))
         return info, state.AddInfo, (id, row, keyword_ids, links), (*operation, after, (1, [row]), (2, links))
 
-    def MakeChange(self, op: str, plan: Callable[..., Any], author: str, given: _Row, *_: object) -> _Made | None:
+    def MakeChange(
+        self, op: str, plan: Callable[..., Any], author: str, given: _Row, _: int, operation_id: str
+    ) -> _Made | None:
         """Make what a plan says that changes one record by the straight way."""
         engine = self._engine
         state = engine.state
@@ -6003,7 +5990,7 @@ class _Writer:
         if tx.after is None or (kind and len(tx.after) > RESIDENT_LIMIT):
             return None
         take_in, taken = (state.AddInfo, (id, tx.after, (), ())) if kind else (state.ApplyNode, (record, tx.after))
-        operation = op, engine.new_id(), tx.now, author, None, row, tx.after, (kind, [tx.after])
+        operation = op, operation_id or engine.new_id(), tx.now, author, None, row, tx.after, (kind, [tx.after])
         return record, take_in, taken, operation
 
     def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
@@ -6433,11 +6420,8 @@ class KeywordTree:
         """Check the arguments (named as in `_CHECKS`); commit a plan, return its result."""
         author = _CheckName("changed_by", changed_by)
         given = {name: _CHECKS[name](name, value) for name, value in arguments.items()}
-        if op in _OF_ONE_RECORD:
-            changed = self._engine.WriteAlone(self._writer.MakeChange, op, plan, author, given)
-            if changed is not None:
-                return cast("_Value", changed)
-        return self._engine.Write(op, lambda tx: plan(tx, **given), author)
+        make = partial(self._writer.MakeChange, op, plan, author, given) if op in _OF_ONE_RECORD else None
+        return self._engine.Write(op, lambda tx: plan(tx, **given), author, (), make)
 
     def _ChangeNode(
         self, op: str, plan: Callable[..., KeywordNode], changed_by: str, **arguments: object
@@ -6668,16 +6652,15 @@ class KeywordTree:
         metadata = {} if metadata is None else _CheckMetadata("metadata", metadata)
         if created_by != "user":
             created_by = _CheckName("created_by", created_by)
-        if id is not None:
-            id = _CheckId("id", id)
+        id = self._engine.new_id() if id is None else _CheckId("id", id)
         writer, place = self._writer, _ROOT_ID
         if parent_id is not None:
             place = _CheckId("parent_id", parent_id)
         elif _CheckBool("llm_auto_place", llm_auto_place):
             place, io = writer.Place(name, description)
         draft = id, name, aliases, description, metadata, created_by
-        node: KeywordNode | None = self._engine.WriteAlone(writer.MakeKeyword, place, io, *draft)
-        return writer.CreateKeyword(place, io, *draft) if node is None else node
+        plan, make = partial(writer.PlanKeyword, place, io, draft), partial(writer.MakeKeyword, place, io, draft)
+        return self._engine.Write("create_keyword", plan, created_by, [io] if io else (), make)
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.
@@ -6745,12 +6728,13 @@ class KeywordTree:
             created_by = _CheckName("created_by", created_by)
         if auto_link is not False:
             auto_link = _CheckBool("auto_link", auto_link)
-        if id is not None:
-            id = _CheckId("id", id)
+        id = self._engine.new_id() if id is None else _CheckId("id", id)
         writer, draft = self._writer, (id, content, source, metadata, created_by)
         chosen, io = writer.ChooseLinks(content) if auto_link else ([], None)
-        info = None if chosen else self._engine.WriteAlone(writer.MakeInfo, ids, io, *draft)
-        return writer.CreateInfo(ids, chosen, io, *draft) if info is None else info
+        make = None if chosen else partial(writer.MakeInfo, ids, io, draft)
+        return self._engine.Write(
+            "create_info", partial(_PlanInfo, draft, ids, chosen), created_by, [io] if io else (), make
+        )
 
     def BatchCreateInfos(self, specs: Sequence[InfoSpec | Mapping[str, object]]) -> list[Info]:
         """Store many infos, all or none; return them in the order of the specs.
