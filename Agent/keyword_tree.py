@@ -2036,7 +2036,7 @@ def EncodeState(
 # A store keeps the truth: whole operations, in one order, durable when `Append` returns.  What the tree asks of one is
 # the public methods of `_FileStore`, as `SharedStore` in shared_tree/store.py has them, but for `IsAsLeft` and
 # `AppendOne`, by which a single writer goes straight.  It owns the log; its lock is a `_FolderLock`, the projections
-# are `_Projections`, all that lies beside them is the matter of `_Aside`:
+# are `_Projections`, all that lies beside them is the matter of its base, `_Aside`:
 #
 #   change_log.jsonl                        the truth, see "Log"
 #   nodes.jsonl  infos.jsonl  links.jsonl   projections: every row that the log ever brought, in its order
@@ -2191,59 +2191,49 @@ class _Projections:
 
 
 class _Aside:
-    """The files beside the log and the projections: snapshots, history, unfinished files; and their deletion."""
+    """The part of a store that keeps files beside the log and the projections: snapshots, history, unfinished files."""
 
-    def __init__(self, files: _Files, data_dir: str) -> None:
-        self._files = files
-        self._data_dir = data_dir
-        self._log_path = os.path.join(data_dir, LOG_NAME)
+    _reader: _LogReader  # stands where the last line that was read or written ends
+
+    def __init__(self, data_dir: str, files: _Files) -> None:
+        self.files = files
+        self.data_dir = data_dir
+        self.log_path = os.path.join(data_dir, LOG_NAME)
         self._history = os.path.join(data_dir, HISTORY)
         self._snapshots = os.path.join(data_dir, SNAPSHOTS)
         self._forget_path = os.path.join(data_dir, _FORGET_NAME)
 
     def SnapshotNames(self) -> list[str]:
         # Also of those that were renamed.
-        with _StoreErrors("cannot list the snapshots in ", self._data_dir):
-            names = self._files.List(self._snapshots)
+        with _StoreErrors("cannot list the snapshots in ", self.data_dir):
+            names = self.files.List(self._snapshots)
             paths = {name: os.path.join(self._snapshots, name, SNAPSHOT_NAME) for name in names}
-            return sorted(name for name, path in paths.items() if self._files.Exists(path))
+            return sorted(name for name, path in paths.items() if self.files.Exists(path))
 
-    def Snapshot(self, reader: _LogReader, stamp: str, copy: bool) -> str:
-        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
-        taken, name, number = self._files.List(self._snapshots), stamp, 2
-        while name in taken:
-            name, number = f"{stamp}-{number}", number + 1
-        folder = os.path.join(self._snapshots, name)
-        description: _Row = {"name": name, "seq": reader.seq, **reader.TellLengths()}
-        self._SetAside(reader, folder, LOG_NAME, copy)
-        # Last: what has no such file is no snapshot.
-        _ReplaceFile(self._files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(description).encode() + b"\n"])
-        return name
-
-    def _SetAside(self, reader: _LogReader, folder: str, name: str, copy: bool) -> None:
-        path = os.path.join(folder, name)
-        self._files.MakeFolder(folder)
+    def _SetAside(self, folder: str, name: str, copy: bool) -> None:
+        reader, path = self._reader, os.path.join(folder, name)
+        self.files.MakeFolder(folder)
         try:
             if not copy:
-                self._files.Link(self._log_path, path)
+                self.files.Link(self.log_path, path)
         except _DiskError as error:
             copy = error.errno != errno.EEXIST  # a file system without hard links
             if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
                 raise StoreError(f"{path} is of another log: move it away") from error
         if copy:
-            _ReplaceFile(self._files, path, reader.ReadBytes())
-        self._files.SyncFolder(folder)
+            _ReplaceFile(self.files, path, reader.ReadBytes())
+        self.files.SyncFolder(folder)
 
     def _ChecksumOf(self, path: str, length: int) -> int:
-        with _Opened(self._files, path) as fd:
-            return _Checksum(self._files, fd, length)
+        with _Opened(self.files, path) as fd:
+            return _Checksum(self.files, fd, length)
 
     def OpenSnapshot(self, name: str) -> _LogReader:
         if not _IsSnapshotName(name) or name not in self.SnapshotNames():
             raise NotFoundError("snapshot", name)
         folder = os.path.join(self._snapshots, name)
         try:
-            description = json.loads(_ReadFile(self._files, os.path.join(folder, SNAPSHOT_NAME)))
+            description = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
             length, crc = int(description["log"]["length"]), int(description["log"]["crc"], 16)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             detail = f"the snapshot {name} does not tell what it holds"
@@ -2253,10 +2243,10 @@ class _Aside:
         path = os.path.join(folder, LOG_NAME)
         if self._ChecksumOf(path, length) != crc:
             raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
-        return _LogReader(self._files, self._files.Open(path, readonly=True), length)
+        return _LogReader(self.files, self.files.Open(path, readonly=True), length)
 
-    def FindProblems(self) -> Iterator[str]:
-        for name in self._files.List(self._data_dir):
+    def _FindProblemsAside(self) -> Iterator[str]:
+        for name in self.files.List(self.data_dir):
             if re.match("cut_tail-(nodes|infos|links)-", name):
                 yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
         for name in self.SnapshotNames():
@@ -2269,20 +2259,20 @@ class _Aside:
                 yield str(error)
 
     def _HistoryPaths(self) -> list[str]:
-        names = sorted(filter(_IsHistoryName, self._files.List(self._history)), reverse=True)
+        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
         return [os.path.join(self._history, name) for name in names]
 
-    def ReadHistory(self, last: int, oldest: int, value: bytes) -> Iterator[tuple[LogLine | None, bytes]]:
+    def _ReadHistory(self, last: int, oldest: int, value: bytes) -> Iterator[tuple[LogLine | None, bytes]]:
         """Yield the lines before operation `last`, newest first; the log begins with operation `oldest`."""
         for path in self._HistoryPaths():
             top = int(os.path.basename(path)[:18])
             try:
-                with _Opened(self._files, path) as fd:
+                with _Opened(self.files, path) as fd:
                     lost = os.path.join(self._history, f"{oldest - 1:018d}.lost")  # a repair has reported it
-                    if top < oldest - 1 and not self._files.Exists(lost):
+                    if top < oldest - 1 and not self.files.Exists(lost):
                         yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
-                    oldest = min(oldest, _FirstSeq(self._files, fd))
-                    for line, raw in _CheckBackward(self._files, fd, self._files.Size(fd), top, value, is_aside=True):
+                    oldest = min(oldest, _FirstSeq(self.files, fd))
+                    for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):
                         if line is None or line.seq < last:
                             yield line, raw
                             last = 0 if line is None else line.seq
@@ -2294,59 +2284,60 @@ class _Aside:
     # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
     # says after which operation it begins.
 
-    def Prepare(self, reader: _LogReader, keep_history: bool) -> None:
+    def _PrepareCompaction(self, keep_history: bool) -> None:
         """Keep the log before another takes its place, or have it forgotten."""
+        seq = self._reader.seq
         if keep_history:
-            self.FinishForgetting()  # else this would finish what another began and did not live to do
-            self._SetAside(reader, self._history, f"{reader.seq:018d}.jsonl", copy=False)
+            self._FinishForgetting()  # else this would finish what another began and did not live to do
+            self._SetAside(self._history, f"{seq:018d}.jsonl", copy=False)
         else:
-            _ReplaceFile(self._files, self._forget_path, [b"%d\n" % reader.seq])
+            _ReplaceFile(self.files, self._forget_path, [b"%d\n" % seq])
 
-    def FinishForgetting(self) -> None:
+    def _FinishForgetting(self) -> None:
         """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
-        if not self._files.Exists(self._forget_path):
+        if not self.files.Exists(self._forget_path):
             return
-        with _Opened(self._files, self._log_path) as fd:
-            is_in_place = _ReadFile(self._files, self._forget_path) == b"%d\n" % (_FirstSeq(self._files, fd) - 1)
+        with _Opened(self.files, self.log_path) as fd:
+            is_in_place = _ReadFile(self.files, self._forget_path) == b"%d\n" % (_FirstSeq(self.files, fd) - 1)
         if is_in_place:
             self._Forget()
-        self._files.Remove(self._forget_path)
-        self._files.SyncFolder(self._data_dir)
+        self.files.Remove(self._forget_path)
+        self.files.SyncFolder(self.data_dir)
 
     def _Forget(self) -> None:
         """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
-        self.RemoveUnfinished()
-        names = [name for name in self._files.List(self._data_dir) if name.startswith("cut_tail-")]
-        doomed = [*(os.path.join(self._data_dir, name) for name in names), *self._HistoryPaths()]
+        self._RemoveUnfinished()
+        names = [name for name in self.files.List(self.data_dir) if name.startswith("cut_tail-")]
+        doomed = [*(os.path.join(self.data_dir, name) for name in names), *self._HistoryPaths()]
         finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
-        aside = (self._history, self._snapshots, os.path.join(self._data_dir, "indexes"))
-        for folder in filter(self._files.IsFolder, aside):
+        aside = (self._history, self._snapshots, os.path.join(self.data_dir, "indexes"))
+        for folder in filter(self.files.IsFolder, aside):
             doomed += [path for path in self._FilesIn(folder) if os.path.dirname(path) not in finished]
         for path in dict.fromkeys(doomed):
-            self._files.Remove(path)
-            self._files.SyncFolder(os.path.dirname(path))
+            self.files.Remove(path)
+            self.files.SyncFolder(os.path.dirname(path))
 
-    def RemoveUnfinished(self) -> None:
+    def _RemoveUnfinished(self) -> None:
         """Remove what a compaction that was killed left; the lock is held, so none is under way."""
-        for name in self._files.List(self._data_dir):
+        for name in self.files.List(self.data_dir):
             if name.endswith(".jsonl.new") or name == f"{_FORGET_NAME}.new":
                 with contextlib.suppress(_DiskError):
-                    self._files.Remove(os.path.join(self._data_dir, name))
+                    self.files.Remove(os.path.join(self.data_dir, name))
 
     def _FilesIn(self, folder: str) -> Iterator[str]:
-        for name in self._files.List(folder):
+        for name in self.files.List(folder):
             path = os.path.join(folder, name)
-            if self._files.IsFolder(path):
+            if self.files.IsFolder(path):
                 with contextlib.suppress(_DiskError):  # of another owner, such as lost+found
                     yield from self._FilesIn(path)
             else:
                 yield path
 
     def Sizes(self) -> dict[str, int]:
-        with _StoreErrors("cannot list the files in ", self._data_dir):
+        with _StoreErrors("cannot list the files in ", self.data_dir):
             # Some may be gone by now.
-            there = ((path, self._files.Stat(path)) for path in self._FilesIn(self._data_dir))
-            return {path[len(self._data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
+            there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))
+            return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
 
 
 class _FolderLock:
@@ -2391,7 +2382,7 @@ class _FolderLock:
         self._files.Close(fd)
 
 
-class _FileStore:
+class _FileStore(_Aside):
     """The store in one folder.  One thread at a time opens it, writes, and closes it; any may read meanwhile.
 
     A long class: opening, catching up, committing and closing all move one reader along one log.
@@ -2400,18 +2391,15 @@ class _FileStore:
     log_name = LOG_NAME
 
     def __init__(self, data_dir: str, files: _Files, clock: _Clock) -> None:
-        self.files = files
-        self.data_dir = data_dir
-        self.log_path = os.path.join(data_dir, LOG_NAME)
+        super().__init__(data_dir, files)
         self.recovery: list[str] = []  # cuts and repairs of the opening, in sentences
         self.health = _SOUND
         self.is_guess = False  # `Begin` did not ask what others wrote, as one may on a database
         self.least = ""  # the position that an opening must find: of what was read before
-        self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
+        self._reader = _LogReader(files, -1)
         self._failure = ""  # why nothing can be written, where it is not sound
         self._clock = clock
         self.projections = _Projections(files, data_dir)
-        self.aside = _Aside(files, data_dir)
         self._lock = _FolderLock(files, data_dir)
         self._size = 0  # of the log with its padding, or less
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
@@ -2476,8 +2464,8 @@ class _FileStore:
         if is_suspect:
             self._ReplaceSuspect()
         self.recovery += self.projections.Fit(reader, self._KeepAside)
-        self.aside.FinishForgetting()
-        self.aside.RemoveUnfinished()
+        self._FinishForgetting()
+        self._RemoveUnfinished()
         reader.write = self.projections.Write
 
     def _RefuseForeignFolder(self) -> None:
@@ -2794,22 +2782,23 @@ class _FileStore:
                 yield line, raw
                 last = 0 if line is None else line.seq
         if with_history:
-            yield from self.aside.ReadHistory(last, oldest, value)
+            yield from self._ReadHistory(last, oldest, value)
 
     # -- what is set aside ----------------------------------------------------
 
-    def SnapshotNames(self) -> list[str]:
-        return self.aside.SnapshotNames()
-
     def Snapshot(self, stamp: str, copy: bool) -> str:
+        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
         self.RefuseIfFailed()
-        return self.aside.Snapshot(self._reader, stamp, copy)
-
-    def OpenSnapshot(self, name: str) -> _LogReader:
-        return self.aside.OpenSnapshot(name)
-
-    def Sizes(self) -> dict[str, int]:
-        return self.aside.Sizes()
+        reader = self._reader
+        taken, name, number = self.files.List(self._snapshots), stamp, 2
+        while name in taken:
+            name, number = f"{stamp}-{number}", number + 1
+        folder = os.path.join(self._snapshots, name)
+        description: _Row = {"name": name, "seq": reader.seq, **reader.TellLengths()}
+        self._SetAside(folder, LOG_NAME, copy)
+        # Last: what has no such file is no snapshot.
+        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(description).encode() + b"\n"])
+        return name
 
     def FindProblems(self, fresh: _State) -> Iterator[str]:
         """Read the log again into `fresh`; yield what is wrong with its files.
@@ -2827,7 +2816,7 @@ class _FileStore:
         if self.health is not Health.READ_ONLY:  # beside a writer they may lag its log for a moment
             for name in self.projections.FindUnfit(reader.projected):
                 yield f"{name} does not fit the log, or cannot be read; opening corrects it"
-        yield from self.aside.FindProblems()
+        yield from self._FindProblemsAside()
         with contextlib.closing(self.ReadBack(with_history=True)) as lines:
             for line, raw in lines:
                 if line is None:
@@ -2839,13 +2828,13 @@ class _FileStore:
         # The projections are put in place first: a crash between leaves the old log, from which opening restores them.
         self.RefuseIfFailed()
         with _StoreErrors("could not compact ", self.data_dir):
-            self.aside.Prepare(self._reader, keep_history)
+            self._PrepareCompaction(keep_history)
             for kind in (1, 0, 2):  # infos first: of these alone some are read from the disk, and may be damaged
                 rows = (b"\n".join([*bulk, b""]) for bulk in _InBulks(rows_of(kind)))
                 _ReplaceFile(self.files, self.projections.paths[kind], rows)
             lines = (line for _, _, line in EncodeState(rows_of, next_ordinal, self.seq, self._clock))
             _ReplaceFile(self.files, self.log_path, lines, self._RefuseIfNotAlone)
-            self.aside.FinishForgetting()
+            self._FinishForgetting()
 
     def _RefuseIfNotAlone(self) -> None:
         # Where the lock file was taken away, other processes may write at the same time.
@@ -3116,10 +3105,10 @@ class _State:
         self.tokens.AddAll([(token, id) for token, fold, id in unlike if token != fold], True)
         return True
 
-    def AddNode(self, id: str, row: bytes, ordinal: int, parent_id: str, folds: list[str], tokens: list[str]) -> None:
+    def AddNode(self, id: str, row: bytes, parent_id: str, folds: list[str], tokens: list[str]) -> None:
         """Take in a new keyword, the newest, whose id was never used; folds and tokens are those of its names."""
         self.change_count += 1
-        self.next_ordinal = ordinal + 1
+        self.next_ordinal += 1
         self.nodes[id] = row
         self.children.Add(parent_id, id, True)
         for fold, token in zip(folds, tokens, strict=True):
@@ -5946,7 +5935,7 @@ class _Writer:
             now, author,
         )  # fmt: skip
         node = _DeferNode(id, row, level, self._reader.ListChildren)
-        taken = id, row, ordinal, parent_id, folds, tokens
+        taken = id, row, parent_id, folds, tokens
         return node, state.AddNode, taken, ("create_keyword", operation_id, now, author, io, b"null", row, (0, [row]))
 
     def MakeInfo(
