@@ -2359,6 +2359,7 @@ class _FolderLock:
                 self.fd = self._files.Open(self.path, create=True)
                 self._files.Lock(self.fd)
             except _DiskError as error:
+                self.Close()
                 is_denied = error.errno in _READ_ONLY_ERRORS and not self._files.IsWritable(self._folder)
                 if is_denied or error.errno == errno.EROFS:
                     return f"{self._folder} can only be read: {error}"
@@ -4317,27 +4318,6 @@ class _Transaction:
                 yield _ReadRecord(row)
 
 
-class _OneRecord(_Transaction):
-    """What a plan finds that changes one record, which is there, and looks at no other."""
-
-    after: bytes | None = None
-
-    def __init__(self, engine: _Engine, row: bytes) -> None:
-        self.Normalize, self.now, self._row = engine.NormalizeAll, engine.Now(), row
-
-    @override
-    def ReadNode(self, id: str) -> KeywordNode:
-        return _ReadNode(self._row)
-
-    @override
-    def ReadInfo(self, id: str) -> Info:
-        return cast("Info", _ReadRecord(self._row, Info))
-
-    @override
-    def Stage(self, record: _Record, dead: bytes | None = None) -> None:
-        self.after = _EncodeRecord(record)
-
-
 def _IsSame(old: object, new: object) -> bool:
     """Tell whether two JSON values are the same, which 1 and True are not."""
     if old != new:
@@ -5965,21 +5945,21 @@ class _Writer:
         return info, state.AddInfo, (id, row, keyword_ids, links), (*operation, after, (1, [row]), (2, links))
 
     def MakeChange(
-        self, op: str, plan: Callable[..., Any], author: str, given: _Row, _: int, operation_id: str
+        self, op: str, plan: Callable[..., Any], author: str, given: _Row, ordinal: int, operation_id: str
     ) -> _Made | None:
         """Make what a plan says that changes one record by the straight way."""
         engine = self._engine
         state = engine.state
-        kind, id = (1, given["info_id"]) if "info_id" in given else (0, given["id"])
-        row = (state.infos if kind else state.nodes).get(id)
-        if type(row) is not bytes:
-            return None  # it is not there, or not in memory
-        tx = _OneRecord(engine, row)
+        tx = _Transaction(engine, state, engine.Now())
         record = plan(tx, **given)
-        if tx.after is None or (kind and len(tx.after) > RESIDENT_LIMIT):
+        if len(tx.steps) != 1:
             return None
-        take_in, taken = (state.AddInfo, (id, tx.after, (), ())) if kind else (state.ApplyNode, (record, tx.after))
-        operation = op, operation_id or engine.new_id(), tx.now, author, None, row, tx.after, (kind, [tx.after])
+        (((kind, id, _), _, before),) = tx.steps
+        ((row, _),) = tx.staged.values()
+        if kind and len(row) > RESIDENT_LIMIT:
+            return None
+        take_in, taken = (state.AddInfo, (id, row, (), ())) if kind else (state.ApplyNode, (record, row))
+        operation = op, operation_id or engine.new_id(), tx.now, author, None, before, row, (kind, [row])
         return record, take_in, taken, operation
 
     def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
