@@ -1150,14 +1150,8 @@ class Rows(NamedTuple):
         self.links.extend(more.links)
 
 
-_MakeRows = cast("Callable[[Any], Rows]", partial(tuple.__new__, Rows))  # in half of what its own constructor takes
-
-
 def NoRows() -> Rows:
-    return _MakeRows(([], [], [], {}))
-
-
-_NOTHING = NoRows()  # the rows before something new; never changed
+    return Rows([], [], [], {})
 
 
 def _Malformed(detail: str, row: object) -> StoreCorruptError:
@@ -1680,8 +1674,7 @@ class LogLine(NamedTuple):
 def EncodeLine(seq: int, prev: bytes, durable: int, operation: LoggedOperation, extra: str = "") -> tuple[bytes, bytes]:
     """Return a line with its newline, and its crc."""
     head = operation.op, operation.id, operation.timestamp, operation.author, operation.agent_io
-    before = b"null" if operation.before is _NOTHING else _EncodeRows(operation.before)
-    line = _JoinLine(seq, prev, durable, *head, before, _EncodeRows(operation.after), extra)
+    line = _JoinLine(seq, prev, durable, *head, _EncodeRows(operation.before), _EncodeRows(operation.after), extra)
     return line, line[_CRC]
 
 
@@ -4171,16 +4164,14 @@ class _Transaction:
         return self._overlay or self.base
 
     def Collect(self, first: int) -> tuple[Rows, Rows]:
-        before = _NOTHING
-        after = NoRows()
-        rows_after = after[:3]
+        before, after = NoRows(), NoRows()
+        rows_before, rows_after = before[:3], after[:3]
         replaced: dict[_Key, bytes | None] = {}
         for key, _, was in self.steps[first:]:
             replaced.setdefault(key, was)  # of its first step
         for key, was in replaced.items():
             if was is not None:
-                before = NoRows() if before is _NOTHING else before
-                before[:3][key[0]].append(was)
+                rows_before[key[0]].append(was)
             rows_after[key[0]].append(self.staged[key][0])
         return before, after
 
@@ -5941,7 +5932,7 @@ class _Writer:
         links = []
         for number, keyword_id in enumerate(keyword_ids, ordinal):
             links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
-        after = _EncodeRows(_MakeRows(([], [row], links, {})))
+        after = _EncodeRows(Rows([], [row], links, {}))
         return info, state.AddInfo, (id, row, keyword_ids, links), (*operation, after, (1, [row]), (2, links))
 
     def MakeChange(
