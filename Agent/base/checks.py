@@ -1,6 +1,7 @@
 """Check an argument, and name a value in an error, whatever it is: shortened, and however deep it is nested."""
 
 import reprlib
+import socket
 from collections.abc import Iterable
 
 from ..keyword_tree import InvalidInputError
@@ -41,6 +42,15 @@ def check_methods(what: str, value: object, *methods: str) -> None:
     """Refuse an object that has none of some methods; None stands for no object."""
     if value is not None and not any(callable(getattr(value, method, None)) for method in methods):
         raise InvalidInputError(f"{what} must be an object with a method {' or '.join(methods)}, not {shorten(value)}")
+
+
+def check_free(host: str, port: int) -> None:
+    """Refuse a port that cannot be listened on, such as one of another program; 0 is any free one."""
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (while")[0]
+        raise InvalidInputError(f"{host}:{port} cannot be had ({reason}): choose another port") from error
 
 
 _writer = reprlib.Repr()

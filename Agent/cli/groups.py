@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..shared_tree import SharedLog
 
 PORT = 8790
+PORTS = click.IntRange(1, 65_535)
 
 POSTGRES_VARIABLE = "KEYWORD_TREE_POSTGRES"
 
@@ -359,7 +360,7 @@ _of_hub(
     "serve",
     "Serve REST, web pages and MCP.",
     click.option("--host", default="127.0.0.1", show_default=True, help="The address that it listens on."),
-    click.option("--port", type=int, default=PORT, show_default=True, help="The port that it listens on."),
+    click.option("--port", type=PORTS, default=PORT, show_default=True, help="The port that it listens on."),
     click.option("--workers", type=int, default=1, help="Processes; one with threads is the fastest for writes."),
     click.option("--allowed-host", "allowed_hosts", multiple=True, help="A name that it may be called by."),
     click.option("--tls-cert", help="A file in PEM: the certificate that it serves TLS with."),
@@ -524,7 +525,7 @@ def _remove(session: Session, tree: str) -> None:
 
 @command("mcp", "Serve and share", meaning=True, has_json=False)
 @click.argument("folder", required=False, type=click.Path(file_okay=False))
-@click.option("--http", metavar="PORT", type=click.IntRange(1, 65_535),
+@click.option("--http", metavar="PORT", type=PORTS,
               help="Serve on this port of 127.0.0.1, not on stdin.")  # fmt: skip
 @click.option("--judge", is_flag=True, help="Let a model tell which facts `recall` returns answer the question.")
 def mcp(session: Session, folder: str | None, http: int | None, judge: bool) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from ..base.checks import check_free
 from ..base.language import count_of, parts, say
 from ..keyword_tree import Info, KeywordNode, KeywordTree, SearchResult, SearchStatus
 from ..store.log_follower import all_infos
@@ -40,7 +41,6 @@ from .session import (
     spell_keyword,
     spell_links,
     spell_places,
-    user_files,
 )
 
 REASONS = {
@@ -254,9 +254,8 @@ def view(session: Session, port: int) -> None:
     from ..formats.html_page import make_server  # imported here: it takes as long as most commands
 
     with session.open() as tree:
-        with user_files():
-            server = make_server(tree, partial(find_places, session, tree), port, session.given.get("lang", ""))
-        with server:
+        check_free("127.0.0.1", port)
+        with make_server(tree, partial(find_places, session, tree), port, session.given.get("lang", "")) as server:
             address = f"http://127.0.0.1:{server.server_port}/"
             session.answer({"address": address}, line(say("the memory is at {} (Ctrl-C ends it)", address)))
             sys.stdout.flush()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from ..base.checks import check_free
 from ..base.language import say
 from ..store.addresses import open_tree
 from ..store.backup import backup as copy_tree
@@ -58,7 +59,7 @@ def serve(
     if host not in ("127.0.0.1", "localhost", "::1") and not is_sealed:
         needed = "say --allowed-host NAME, and --tls-cert FILE --tls-key FILE or --behind-proxy"
         raise KnowHubError("invalid", f"{host} can be reached from outside: {needed}")
-    _check_free(host, port)
+    check_free(host, port)  # before a link is printed that would lead there
     files = open_files(place)
     _check_key(files)
     tokens = Tokens(files.tokens)
@@ -120,17 +121,6 @@ def _check_key(files: HubFiles) -> None:
     """Refuse a master key that is not the one of this hub's secrets, before anything is served or sealed."""
     if files.secrets.names():
         Vault(files.secrets, folder=files.folder).prove()
-
-
-def _check_free(host: str, port: int) -> None:
-    """Refuse a port that is in use, before a link is printed that would lead there."""
-    if not 0 < port < 65_536:
-        raise KnowHubError("invalid", f"'{port}' is no port")
-    try:
-        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
-            return
-    except OSError as error:
-        raise KnowHubError("conflict", f"{host}:{port} cannot be had ({error.strerror}): say another --port") from error
 
 
 def _allow_connections() -> None:

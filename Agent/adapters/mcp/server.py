@@ -22,6 +22,7 @@ from typing import (
 import anyio.to_thread
 from typing_extensions import TypedDict
 
+from ...base.checks import check_free
 from ...base.language import say
 from ...formats.records import ROOT_ID
 from ...keyword_tree import ClosedError, KeywordTree, KeywordTreeError, LLMClient, StoreError
@@ -355,8 +356,10 @@ def serve(place: str, port: int | None = None, judge: LLMClient | None = None, m
         meaning: See `open_tree`.
 
     Raises:
-        KeywordTreeError: the memory cannot be opened.
+        KeywordTreeError: the memory cannot be opened, or the port is taken.
     """
+    if port is not None:
+        check_free("127.0.0.1", port)
     is_there = is_address(place) or (os.path.isdir(place) and os.listdir(place))
     # A folder that was mistyped in a host's settings would be an empty memory, and nothing would say so.
     warning = "" if is_there else say("there was no memory in {}: a new one was created", place) + "\n"

@@ -195,7 +195,7 @@ def texts_of_the_source() -> set[str]:
                 continue
             name = getattr(call.func, "id", getattr(call.func, "attr", ""))
             report = 1 if isinstance(call.func, ast.Name) else 3  # that of `Session.changing`, or its own
-            place = {"say": 0, "parts": 0, "report": report, "count_of": 1}.get(name, len(call.args))
+            place = {"say": 0, "changing": 0, "parts": 0, "report": report, "count_of": 1}.get(name, len(call.args))
             if place >= len(call.args):
                 continue
             said |= {
@@ -943,19 +943,22 @@ class TestView:
         command = [*PROGRAM, "view", "--port", "0", "--data", str(program.data)]
         with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            address = process.stdout.readline().split()[4].rstrip(";")
+            address = process.stdout.readline().split()[4]
+            port = address.rpartition(":")[2].rstrip("/")
             with urlopen(f"{address}search?q=what+is+optional", timeout=30) as answer:
                 [found] = [one for one in json.load(answer) if one["excerpt"]]
             with urlopen(address, timeout=30) as answer:
                 page = answer.read().decode()
-            taken = program.run("view", "--port", address.rpartition(":")[2].rstrip("/"), code=2)
+            taken = [program.run(*one, port, code=2) for one in (["view", "--port"], ["mcp", "new", "--http"])]
             process.send_signal(signal.SIGINT)
             process.wait(timeout=30)
 
         assert process.returncode == 0
         assert found["excerpt"] == "PEP 703 makes the GIL optional."
         assert f'"{found["id"]}"' in page
-        assert "Address already in use" in taken
+        said = f"127.0.0.1:{port} cannot be had (Address already in use): choose another port"
+        assert [said in one for one in taken] == [True, True]
+        assert not (program.data.parent / "new").exists()
 
 
 class TestNaming:
