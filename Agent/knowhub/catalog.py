@@ -94,8 +94,8 @@ _LATER_VOTE = """INSERT INTO vote VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE S
     WHERE (excluded.created_at, excluded.id) >= (vote.created_at, vote.id)"""
 _LAST_VOTE = """INSERT OR IGNORE INTO vote SELECT entry, principal, created_at, id, is_helpful FROM record
     WHERE kind = 'feedback' AND NOT is_gone AND entry = ? AND principal = ? ORDER BY created_at DESC, id DESC LIMIT 1"""
-_IS_JUDGED = """SELECT EXISTS (SELECT 1 FROM vote WHERE entry = ?1)
-    OR EXISTS (SELECT 1 FROM record WHERE merged_into = ?1 AND merged_into != '')"""
+_IS_JUDGED = """SELECT EXISTS (SELECT 1 FROM vote WHERE entry = ?)
+    OR EXISTS (SELECT 1 FROM record WHERE merged_into = ? AND merged_into != '')"""
 _WITH_HISTORY = ("knowledge", "resource", "proposal")  # kinds whose operations are asked for
 _FIELDS = ("id", "content", "source", "fields", "created_by", "version", "created_at", "updated_at", "deleted")
 
@@ -326,7 +326,7 @@ class Following:
             marks = [[(mark, record.id) for mark in each] for each in (before - after, after - before)]
             db.executemany("DELETE FROM mark WHERE mark = ? AND id = ?", marks[0])
             db.executemany("INSERT INTO mark VALUES (?, ?)", marks[1])
-            is_judged = merged_into or own.get("judged") or db.execute(_IS_JUDGED, (record.id,)).fetchone()[0]
+            is_judged = merged_into or own.get("judged") or db.execute(_IS_JUDGED, (record.id, record.id)).fetchone()[0]
             if old is not None or is_judged:  # a new one has no votes
                 self._weigh(db, record.id)
             if old is not None and old.merged_into:
@@ -656,12 +656,13 @@ class Catalog(Following):
         marks = task_marks(terms)
         if not marks:
             return []
-        seen = "?1 IS NULL OR EXISTS (SELECT 1 FROM json_each(?1), mark WHERE mark = value AND mark.id = one.id)"
-        newest = f"SELECT id FROM mark WHERE mark = ?{{}} ORDER BY id DESC LIMIT {_LOOKED_AT}"
-        with_one = f"SELECT * FROM (SELECT id FROM ({newest}) AS one WHERE {seen} LIMIT {_NEWEST})"
-        with_any = " UNION ALL ".join(with_one.format(place + 2) for place in range(len(marks)))
-        likely = f"SELECT id FROM ({with_any}) GROUP BY id ORDER BY count(*) DESC LIMIT {_COMPARED}"
-        seen_by = None if token.sees_all() else _marks_seen(token)
+        is_seen = "TRUE" if token.sees_all() else "EXISTS (SELECT 1 FROM seen JOIN mark USING (mark) WHERE id = one.id)"
+        newest = f"SELECT id FROM mark WHERE mark = ? ORDER BY id DESC LIMIT {_LOOKED_AT}"
+        with_one = f"SELECT * FROM (SELECT id FROM ({newest}) AS one WHERE {is_seen} LIMIT {_NEWEST})"
+        with_any = " UNION ALL ".join([with_one] * len(marks))
+        seen = "WITH seen AS (SELECT value AS mark FROM json_each(?))"
+        likely = f"{seen} SELECT id FROM ({with_any}) GROUP BY id ORDER BY count(*) DESC LIMIT {_COMPARED}"
+        seen_by = _marks_seen(token)
         alike = list[tuple[float, str]]()
         for id, said in self._all(f"SELECT id, terms FROM record WHERE id IN ({likely})", seen_by, *marks):
             theirs = said.split()
