@@ -15,7 +15,7 @@ import select
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import psycopg
@@ -28,7 +28,7 @@ from ..keyword_tree import InvalidInputError, StoreError
 from .rows import MissingTablesError, NotSentError, ReadOnlyError, UnansweredError
 from .statements import FORMAT, READ_FORMAT
 
-__all__ = ["Connection", "Pool", "Runner", "refuse_warned", "run", "run_together"]
+__all__ = ["Connection", "Pool", "Runner", "refuse_warned", "run", "run_meanwhile", "run_together"]
 
 T = TypeVar("T")
 
@@ -39,6 +39,7 @@ _READ_ONLY = "25006"
 _NO_TABLES = {"42P01", "42703", "42P10", "3F000"}
 _FINAL = ("authentication failed", "no pg_hba.conf", "does not exist", "no password supplied", "not permitted")
 _FAR_S = 0.04  # of a round trip
+_MEANWHILE_S = 0.03  # between two looks at what others write, while a turn is waited for
 _LONG_S = 600  # what a statement may take that goes through a whole log, and what the server gives any of them
 
 
@@ -49,7 +50,7 @@ class Connection(psycopg.Connection[TupleRow]):
     round_trip_s = 0.0
     """Of the first statement; a turn that was lost since the network became slower ends the connection, too."""
     is_held = False
-    """Whether the answer to what `hold` began is still to come."""
+    """Whether the answer to what `begin` sent is still to come."""
     is_warned = False
     """Whether the server has warned: of a commit that may not be on a standby, say."""
 
@@ -63,26 +64,28 @@ class Connection(psycopg.Connection[TupleRow]):
 
     def is_quiet(self) -> bool:
         """Tell whether the server has said nothing since: a session that it has ended is not used once more."""
-        if self.closed:
-            return False
+        return not self.closed and not self._has_news(0.0)
+
+    def _has_news(self, seconds: float) -> bool:
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
-        return not poll.poll(0)
+        return bool(poll.poll(1000 * seconds))
 
-    def hold(self, seconds: float) -> None:
-        """Let the server keep the transaction, and its locks, for so long, and undo it then; return at once."""
-        self.pgconn.send_query(f"SELECT pg_sleep({seconds}); ROLLBACK".encode())
+    def begin(self, statements: bytes) -> None:
+        """Let the server begin with statements that find nothing of interest, and return at once."""
+        self.pgconn.send_query(statements)
         self.pgconn.flush()
         self.is_held = True
 
-    def is_free(self) -> bool:
-        """Tell whether the server has ended what `hold` began."""
+    def is_free(self, seconds: float = 0.0) -> bool:
+        """Tell whether the server has ended what `begin` sent; wait for so long where it has not."""
         with contextlib.suppress(psycopg.Error):  # lost: `is_quiet` will tell
             while self.is_held:
                 self.pgconn.consume_input()
-                if self.pgconn.is_busy():
+                if not self.pgconn.is_busy():
+                    self.is_held = self.pgconn.get_result() is not None
+                elif not self._has_news(seconds):
                     return False
-                self.is_held = self.pgconn.get_result() is not None
         return True
 
     def note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
@@ -125,6 +128,10 @@ class Pool:
     def count(self) -> int:
         """Return how many connections are open."""
         return sum(not connection.closed for connection in list(self._connections))
+
+    def has_free(self) -> bool:
+        """Tell whether a connection is to be had at once."""
+        return not self._permits.empty()
 
     # -- running --------------------------------------------------------------
 
@@ -405,7 +412,7 @@ class Runner(Pool):
         connection = self.own_connection()
         if connection is not None:
             with contextlib.suppress(UnansweredError, NotSentError):  # the next statement will see for itself
-                self.use(connection, lambda own: own.hold(seconds))
+                self.use(connection, lambda own: own.begin(f"SELECT pg_sleep({seconds}); ROLLBACK".encode()))
             self._own.connection = None
             self.give_back(connection)
 
@@ -420,15 +427,18 @@ class Runner(Pool):
             yield None
             return
         connection = begun = None
-        with contextlib.suppress(UnansweredError, NotSentError):  # each statement will see for itself
-            if not self._is_known:
-                self.check_format()
-            connection = self.take()
+        try:
+            with contextlib.suppress(UnansweredError, NotSentError):  # each statement will see for itself
+                if not self._is_known:
+                    self.check_format()
+                connection = self.take()
+                begun = self.use(connection, begin)
+        except BaseException:
+            if connection is not None:
+                self.give_back(connection)
+            raise
         self._own.connection = connection
         try:
-            if connection is not None:
-                with contextlib.suppress(UnansweredError, NotSentError):
-                    begun = self.use(connection, begin)
             yield begun
         finally:
             if connection is not None and self._own.connection is connection:
@@ -452,12 +462,31 @@ def run_together(connection: Connection, *statements: tuple[str, Sequence[Any]])
     with locks that no idle limit ends.
     """
     cursor = psycopg.ClientCursor(connection)
-    cursor.execute("; ".join(cursor.mogrify(statement.encode(), values) for statement, values in statements).encode())
+    cursor.execute(_join(connection, statements))
     found = []
     while True:
         found.append((cursor.rowcount, cursor.fetchall() if cursor.description else []))
         if not cursor.nextset():
             return found
+
+
+def run_meanwhile(connection: Connection, work: Callable[[], None], *statements: tuple[str, Sequence[Any]]) -> None:
+    """Run statements as `run_together` does, and work again and again until they have ended.
+
+    Raises:
+        NotSentError: they failed, or did not end in time.
+    """
+    connection.begin(_join(connection, statements))
+    end = time.monotonic() + connection.seconds
+    while not connection.is_free(_MEANWHILE_S) and time.monotonic() < end:
+        work()
+    if connection.info.transaction_status != TransactionStatus.INTRANS:
+        raise NotSentError("the turn did not come")
+
+
+def _join(connection: Connection, statements: Iterable[tuple[str, Sequence[Any]]]) -> bytes:
+    cursor = psycopg.ClientCursor(connection)
+    return "; ".join(cursor.mogrify(statement.encode(), values) for statement, values in statements).encode()
 
 
 def refuse_warned(connection: Connection) -> None:

@@ -64,6 +64,10 @@ READ = f"""
             sum(CASE WHEN after = %s THEN 0 ELSE size END) OVER (ORDER BY after) - size AS before
         FROM kt_batch WHERE tree_id = %s AND after >= %s ORDER BY after LIMIT %s) b
     WHERE before < {PAGE_BYTES} ORDER BY after"""
+FIND = """
+    (SELECT after, upto, crc, lines, pieces, size FROM kt_batch WHERE tree_id = %s ORDER BY after LIMIT 1)
+    UNION ALL SELECT after, upto, crc, ''::bytea, pieces, size FROM kt_batch
+    WHERE tree_id = %s AND after = ANY(%s::bigint[])"""
 READ_BACK = """
     SELECT after, upto, crc, lines, pieces, size FROM kt_batch
     WHERE tree_id = %s AND after < %s AND (%s::bytea IS NULL OR pieces <> '' OR position(%s::bytea IN lines) > 0)
@@ -112,5 +116,5 @@ ADD_VECTORS = """
     INSERT INTO kt_vector (tree_id, model, digest, vector)
     SELECT %s, %s, k.digest, k.vector FROM unnest(%s::bytea[], %s::bytea[]) AS k(digest, vector)
     ON CONFLICT DO NOTHING"""
-ASKED = (VECTORS, READ, READ_BACK, MARKS, DIGEST, NEWS, UNKEPT, LOG_SPANS, STATE_SPANS)
+ASKED = (VECTORS, READ, FIND, READ_BACK, MARKS, DIGEST, NEWS, UNKEPT, LOG_SPANS, STATE_SPANS)
 """What `setup` lets the server look at, to see that it has all columns."""

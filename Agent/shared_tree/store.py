@@ -4,7 +4,8 @@ A commit: the process waits for its turn, and what others wrote is read; the ope
 one statement inserts them, but only if the batch that they follow is still the last. So each batch comes from a
 process that had read all before it. Turns go by who came first, near or far, and end after 0.3 s of doing nothing. A
 process that writes in a loop, and is near, keeps its turn for up to 50 ms: the server holds it, and ends it whatever
-becomes of the process. In that time no other writes, and a commit is one round trip again.
+becomes of the process. In that time no other writes, and a commit is one round trip again. Who waits nearby reads
+meanwhile, so that a turn begins with a write.
 
 Where this tree has written within the last second, and no other lately, the first step is left out, a guess: the
 statement shows whether that was right, and where nothing is to be written, a look after the last batch does. So a
@@ -62,6 +63,10 @@ class Known:
     log_id: str | None = None
     own: deque[tuple[At, list[str]]] = field(default_factory=lambda: deque(maxlen=_OWN))
     """What was acknowledged here: the place of each commit, and its operations."""
+    behind: tuple[At, float] | None = None
+    """What was read when the present work first fell behind, and when."""
+    is_behind: bool = False
+    """Whether it just did, and is planned again."""
 
 
 class SharedStore(Reader):
@@ -91,8 +96,6 @@ class SharedStore(Reader):
         self._turns = 0  # commits that are still to take turns
         self._wrote_at = self._looked_at = self._ended_at = self._turn_ends = float("-inf")
         self._took = 0.0  # seconds of the last `Append`
-        self._behind: tuple[At, float] | None = None  # what was read when this commit first fell behind, and when
-        self._is_behind = False  # it just did, and is planned again
         self._turn = ExitStack()
 
     @property
@@ -125,10 +128,12 @@ class SharedStore(Reader):
 
     def _check_own(self) -> None:
         """Refuse a log that lacks what was acknowledged here."""
-        missing = list[str]()
-        for at, ids in reversed(self._known.own):
-            there = self._rows.read(self.tree_id, at.after, at.after, 1)
-            if there and (there[0][:3] == at or (there[0].after >= at.seq and self._is_beginning(there[0]))):
+        own, missing = self._known.own, list[str]()
+        there = self._rows.find(self.tree_id, [at.after for at, _ in own]) if own else []
+        first, kept = min(there, default=None), {each[:3] for each in there}
+        begins = first.after if first is not None and self._is_beginning(first) else 0
+        for at, ids in reversed(own):
+            if at in kept or at.seq <= begins:
                 break  # and with it all before
             missing = [*ids, *missing]
         if missing:
@@ -154,8 +159,8 @@ class SharedStore(Reader):
     def Begin(self, apply: Callable[[port.Records], None], for_commit: bool = False) -> None:
         """Let `apply` take in what was acknowledged anywhere before, or guess that all of it is known."""
         self._refuse_if_closed()
-        began, was_behind = time.monotonic(), self._is_behind
-        self._behind, self._is_behind = self._behind if was_behind else None, False
+        known, began, was_behind = self._known, time.monotonic(), self._known.is_behind
+        known.behind, known.is_behind = known.behind if was_behind else None, False
         has_turn = began < self._turn_ends
         may_guess = has_turn or (not self._turns and began - self._wrote_at < _GUESS_S)
         self.is_guess = for_commit and may_guess and not was_behind
@@ -163,22 +168,23 @@ class SharedStore(Reader):
             return
         self._turns = max(self._turns - 1, 0)
         first, end = None, began + (self._rows.patience / 2 if for_commit else float("inf"))
+
+        def catch_up() -> None:
+            self._take_in(None, apply, end)
+
         takes_turn = for_commit and not has_turn  # a turn is a transaction: a snapshot would go with it
         if takes_turn and self._turns and began - self._wrote_at > _IDLE_S:
-            self._take_in(None, apply, end)  # much may have been written since, and no one waits while it is read
+            catch_up()  # much may have been written since, and no one waits while it is read
             began = time.monotonic()
-        for is_last in (False, True) if takes_turn else ():
-            first = self._turn.enter_context(self._rows.queue(self.tree_id, self._at.after, PAGE))
-            if is_last or first is None or self._is_last(first):
-                break
-            self._turn.close()  # who has to read more than a page keeps nobody waiting for that
-            self._take_in(first, apply, end)
+        if takes_turn:
+            queue = self._rows.queue(self.tree_id, lambda: self._at.after, PAGE, catch_up)
+            first = self._turn.enter_context(queue)
         waited, is_loop = time.monotonic() - began, began - self._ended_at < _HELD_S
         self._take_in(first, apply, end)
         held = _HELD_S * _LONG_S / max(waited, _LONG_S)
         if first is not None and is_loop and 4 * self._took < held:  # else it is of no use for several commits
             self._rows.hold(self.tree_id, held)
-            self._turn_ends = time.monotonic() + 0.8 * held - self._took  # what is under way then gets in before
+            self._turn_ends = time.monotonic() + held - 2 * self._took  # what is under way gets in before
 
     def _take_in(self, first: list[Batch] | None, apply: Callable[[port.Records], None], end: float) -> None:
         """Take in what others wrote, after `end` no more than was there then; StoreError where they go on."""
@@ -240,9 +246,10 @@ class SharedStore(Reader):
         """Another writer was quicker: take turns from now on; give up past patience."""
         self._counts["guesses" if self.is_guess else "conflicts"] += 1
         self._turns = _TURNS
-        if self._behind is not None and self._behind[0] == self._at:
+        known = self._known
+        if known.behind is not None and known.behind[0] == self._at:
             self._rows.check_format()  # nothing came between, and all the same nothing is written
-        at, since = self._behind = self._behind or (self._at, time.monotonic())
+        at, since = known.behind = known.behind or (self._at, time.monotonic())
         if (waited := time.monotonic() - since) > self._rows.patience:
             why = f"other writers were quicker for {waited:.0f} s"
             if at == self._at:
@@ -250,7 +257,7 @@ class SharedStore(Reader):
             raise StoreError(f"nothing was changed: {why}")
         if not self.is_guess and at == self._at:
             time.sleep(_PAUSES[0])
-        self._is_behind = True
+        known.is_behind = True
         raise port.BehindError(f"another writer has written to the tree {port.shorten(self.tree_id)}")
 
     def _try(self, attempt: Callable[[bool], bool], stands: Callable[[], bool]) -> bool:

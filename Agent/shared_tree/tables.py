@@ -15,13 +15,13 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ..keyword_tree import StoreError
 from . import statements as sql
-from .connections import Connection, Pool, Runner, refuse_warned, run, run_together
+from .connections import Connection, Pool, Runner, refuse_warned, run, run_meanwhile, run_together
 from .port import Place, StatePart
 from .rows import Batch, Mark, NotSentError, Span, UnansweredError, UnkeptError
 
@@ -31,6 +31,7 @@ PIECE = 256 * 1024
 """Bytes of a piece; the same in every version, since a place says in which one it is."""
 LOOK_S = 0.01
 """Between guesses of a writer that look whether another waits for its turn: looking takes a lock."""
+_NEAR_S = 0.002  # of a round trip: to read in one of its own costs a turn little
 _IDLE_S, _LONGEST_IDLE_S = 0.3, 1.0  # without a statement, after which a turn ends: near, and however far away
 
 
@@ -93,6 +94,10 @@ class PostgresRows:
             until: when to give up, by `time.monotonic()`; None is as long as patience lasts.
         """
         return list(map(_batch, self._runner.fetch(sql.READ, (known, known, tree_id, after, limit), until)))
+
+    def find(self, tree_id: str, keys: Sequence[int]) -> list[Batch]:
+        """Return the first batch of all, and those with these keys, without lines."""
+        return list(map(_batch, self._runner.fetch(sql.FIND, (tree_id, tree_id, list(keys)))))
 
     def read_back(self, tree_id: str, below: int, limit: int, holding: bytes = b"") -> list[Batch]:
         """Return the last batches with keys below, newest first: those that may hold these bytes."""
@@ -198,10 +203,7 @@ class PostgresRows:
             refuse_warned(connection)
             return True
 
-        is_done = self._runner.once(work, is_long=True)
-        if not is_done:
-            self.check_format()
-        return is_done
+        return self._runner.once(work, is_long=True)
 
     def _forget(self, connection: Connection, tree_id: str, batches: Sequence[Batch]) -> None:
         run(connection, "DELETE FROM kt_batch WHERE tree_id = %s AND after < %s", (tree_id, batches[0].after))
@@ -218,21 +220,35 @@ class PostgresRows:
 
     # -- a thread's own connection ------------------------------------------------
 
-    def queue(self, tree_id: str, after: int, limit: int) -> contextlib.AbstractContextManager[list[Batch] | None]:
+    def queue(
+        self, tree_id: str, known: Callable[[], int], limit: int, catch_up: Callable[[], None]
+    ) -> contextlib.AbstractContextManager[list[Batch] | None]:
         """Wait for this writer's turn, and give what `read` does then; what this thread does within happens in one go.
 
         Turns go by who came first, and make writers fair, not right: where the turn does not come within a second, or
         is lost since the writer was stopped for one, the block goes on without, and is given None. It is the lock on
         the tree's row.
+
+        Args:
+            tree_id: the tree.
+            known: returns the key of the last batch that the caller has.
+            limit: as of `read`.
+            catch_up: reads what others write while they have their turns, so that little is left to read in one's own.
         """
         take = (sql.LIMIT_WAIT, ()), (sql.TAKE_TURN, (tree_id,)), (sql.NO_LIMIT, ())
-        read = (sql.READ, (after, after, tree_id, max(after, 0), limit))
+
+        def read() -> tuple[str, tuple[Any, ...]]:
+            return sql.READ, (known(), known(), tree_id, max(known(), 0), limit)
 
         def begin(connection: Connection) -> list[Batch]:
+            begins = _beginning_turn(connection)
+            if connection.round_trip_s < _NEAR_S:
+                run_meanwhile(connection, lambda: catch_up() if self._runner.has_free() else None, *begins, *take)
+                return list(map(_batch, run(connection, *read())))
             # Guesses that did not look may pass still; from far away to wait for them costs less than a conflict.
             pause_s = max(LOOK_S, connection.round_trip_s / 10)  # more from further away: the server may be busy
             wait = [("SELECT pg_sleep(%s)", (pause_s,))] if connection.is_far() else []
-            return list(map(_batch, run_together(connection, *_beginning_turn(connection), *take, *wait, read)[-1][1]))
+            return list(map(_batch, run_together(connection, *begins, *take, *wait, read())[-1][1]))
 
         return self._runner.owning(begin)
 

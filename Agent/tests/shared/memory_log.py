@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,6 +85,10 @@ class MemoryRows:
         """Return the first batches from a key on."""
         return [batch for batch in self._sorted(tree_id) if batch.after >= after][:limit]
 
+    def find(self, tree_id: str, keys: Sequence[int]) -> list[Batch]:
+        """Return the first batch, and those with these keys."""
+        return [batch for index, batch in enumerate(self._sorted(tree_id)) if not index or batch.after in keys]
+
     def read_back(self, tree_id: str, below: int, limit: int, holding: bytes = b"") -> list[Batch]:
         """Return the last batches below a key."""
         found = (batch for batch in reversed(self._sorted(tree_id)) if batch.after < below and holding in batch.lines)
@@ -130,15 +135,22 @@ class MemoryRows:
             return True
 
     @contextlib.contextmanager
-    def queue(self, tree_id: str, after: int, limit: int) -> Iterator[list[Batch] | None]:
+    def queue(
+        self, tree_id: str, known: Callable[[], int], limit: int, catch_up: Callable[[], None]
+    ) -> Iterator[list[Batch] | None]:
         """Hold the tree's turn."""
         with self.lock:
             tree = self.held.get(tree_id)
-        if tree is None or not tree.turn.acquire(timeout=1):
+        end = time.monotonic() + 1
+        while tree is not None and not tree.turn.acquire(timeout=0.01):
+            catch_up()
+            if time.monotonic() > end:
+                tree = None
+        if tree is None:
             yield None
             return
         try:
-            yield self.read(tree_id, max(after, 0), after, limit)
+            yield self.read(tree_id, max(known(), 0), known(), limit)
         finally:
             held_s, tree.held_s = tree.held_s, 0.0
             if held_s:

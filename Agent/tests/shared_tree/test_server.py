@@ -295,11 +295,11 @@ class TestTurns:
     ) -> None:
         open_tree()
         with SharedLog(database) as gone:
-            with gone._rows.queue("u42", 0, 1):
+            with gone._rows.queue("u42", lambda: 0, 1, lambda: None):
                 started = time.monotonic()
                 gone._rows.hold("u42", 0.4)
                 assert gone.trees() == ["u42"]  # on another connection
-            with log._rows.queue("u42", 0, 1) as batches:
+            with log._rows.queue("u42", lambda: 0, 1, lambda: None) as batches:
                 assert 0.3 < time.monotonic() - started < 0.95
                 assert batches
 
@@ -307,7 +307,7 @@ class TestTurns:
         open_tree()
         with SharedLog(database, connections=2) as log:
             for _ in range(5):
-                with log._rows.queue("u42", 0, 1) as batches:
+                with log._rows.queue("u42", lambda: 0, 1, lambda: None) as batches:
                     log._rows.hold("u42", 0.05)
                     assert batches
                 assert log.trees() == ["u42"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -47,10 +48,12 @@ class FaultyRows(MemoryRows):
     def settle(self, tree_id: str) -> None:
         self.settled += 1
 
-    def queue(self, tree_id: str, after: int, limit: int) -> Any:
+    @contextlib.contextmanager
+    def queue(self, tree_id: str, known: Callable[[], int], *more: Any) -> Iterator[list[Batch] | None]:
         self.queued += 1
-        self.asked.append(after)
-        return super().queue(tree_id, after, limit)
+        with super().queue(tree_id, known, *more) as first:
+            self.asked.append(known())
+            yield first
 
     # What may happen to an append:
 
@@ -347,6 +350,35 @@ class TestConflicts:
         other.Refresh()
         assert names(other)[-1] == "third"
 
+    def test_are_read_by_who_waits_for_a_turn(
+        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tree, other = opened(log), opened(log)
+        other.CreateKeyword("first", "root")
+        is_taken, is_read, read = threading.Event(), threading.Event(), rows.read
+
+        def hold() -> None:
+            with rows.queue("u42", lambda: 0, 1, lambda: None):
+                other.CreateKeyword("theirs", "root")
+                is_taken.set()
+                is_read.wait(10)
+
+        def note(*asked: Any) -> list[Batch]:
+            if is_taken.is_set():
+                is_read.set()
+            return read(*asked)
+
+        monkeypatch.setattr(rows, "read", note)
+        other._engine.store._turn_ends = float("inf")  # type: ignore[attr-defined]  # it is the one that has the turn
+        thread = threading.Thread(target=hold)
+        thread.start()
+        is_taken.wait(5)
+        tree.CreateKeyword("mine", "root")
+        thread.join()
+
+        assert rows.asked[-1] == other._engine.store._at.after  # type: ignore[attr-defined]
+        assert names(tree) == ["first", "theirs", "mine"]
+
     def test_that_come_faster_than_they_are_read_end_past_patience(
         self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -407,6 +439,27 @@ class TestConflicts:
         rows.faults = []
         tree.CreateKeyword("mine", "root")
         assert names(tree)[-1] == "mine"
+
+    def test_with_a_compaction_end_when_patience_does(
+        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tree, other, replace, tries = opened(log), opened(log), rows.replace, list[int]()
+        rows.patience = 0.2
+
+        def be_quicker(*asked: Any) -> bool:
+            tries.append(1)
+            other.CreateKeyword("theirs", "root")
+            return len(tries) == 1000 or replace(*asked)  # where it never ends, the test does
+
+        monkeypatch.setattr(rows, "replace", be_quicker)
+        with pytest.raises(StoreError, match="nothing was changed: other writers were quicker"):
+            tree.CompactStorage(keep_history=False)
+
+        assert 1 < len(tries) < 1000
+        monkeypatch.setattr(rows, "replace", replace)
+        tree.CompactStorage(keep_history=False)
+        tree.CreateKeyword("mine", "root")
+        assert names(opened(log)) == names(tree)
 
     def test_that_no_one_has_made_end_when_patience_does(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree = opened(log)
@@ -502,7 +555,7 @@ class TestGuesses:
         is_taken = threading.Event()
 
         def hold() -> None:
-            with rows.queue("u42", 0, 1):
+            with rows.queue("u42", lambda: 0, 1, lambda: None):
                 is_taken.set()
                 time.sleep(0.3)
                 waited.append(time.monotonic())
