@@ -150,18 +150,17 @@ class Session:
             client: who decides where words do not; None for commands that call no model.
             reports: whether to say on the error stream what opening cut or repaired; not where that is the answer.
         """
-        if not makes:
-            self.refuse_nothing()
-        place = Path(self.data)
-        made = [] if self.is_shared else [folder for folder in (place, *place.parents) if not folder.exists()]
+        self.refuse_nothing(makes)
+        place, is_new = Path(self.data), not self.is_shared and not self.is_there
+        made = [folder for folder in (place, *place.parents) if is_new and not folder.exists()]
         try:
             with open_tree(self.data, llm_client=client, meaning=self.meaning) as tree:
                 for sentence in tree.recovery if reports else ():
                     self.messages.print(line((say("recovered: "), "yellow"), sentence))
                 yield tree
         except KeywordTreeError:
-            if made:
-                _remove_unused(made)
+            if is_new:
+                _remove_unused(place, made)
             raise
 
     @contextmanager
@@ -192,21 +191,31 @@ class Session:
         """The memory's place as it may be shown: a server's address holds a password."""
         return str(self._shared().parse_address(self.data)) if self.is_shared else self.data
 
-    def refuse_nothing(self) -> None:
-        """Raise NoStoreError where there is no memory; where there are those of users, it names them."""
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a memory, be it a damaged one."""
         if self.is_shared:
-            is_there = self._shared().is_there(self.data)
-        else:
-            is_there = any(Path(self.data, name).exists() for name in FILES)
-        if is_there:
+            return bool(self._shared().is_there(self.data))
+        return any(Path(self.data, name).exists() for name in FILES)
+
+    def refuse_nothing(self, makes: bool = False) -> None:
+        """Raise NoStoreError where there is no memory; where there are those of users, it names them.
+
+        Args:
+            makes: whether a new one will do: of a user who is named, or in a folder without users.
+        """
+        user = self.given.get("user")
+        if (makes and (user or self.is_shared)) or self.is_there:
             return
         if not self.is_shared and next(Path(self.folder).glob("user=*/memory"), None):
             from ..memory.store import MemoryStore  # imported here: it takes longer than most commands
 
             users = say(", ").join(MemoryStore.users(self.folder))
-            if user := self.given.get("user"):
+            if user:
                 raise NoStoreError(say("{} holds no memory of {}, but those of {}", self.folder, clean(user), users))
             raise NoStoreError(say("{} holds the memories of {}: choose one with --user", self.folder, users))
+        if makes:
+            return
         said = say("there is no memory in {}: name its folder with --data, or start one with add", self.shown)
         raise NoStoreError(said)
 
@@ -328,9 +337,8 @@ class Session:
         return code
 
 
-def _remove_unused(folders: Sequence[Path]) -> None:
-    """Remove folders that a refused command made for a memory, the innermost first, unless something was written."""
-    place = folders[0]
+def _remove_unused(place: Path, folders: Sequence[Path]) -> None:
+    """Remove a memory that a refused command made, and its new folders, unless something was written."""
     with suppress(OSError), open(place / "lock", "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process that has opened it since finds it replaced, and is refused
         log = (place / FILES[0]).read_text(encoding="utf-8")

@@ -594,28 +594,32 @@ class TestNewcomer:
         assert {path.name for path in tmp_path.iterdir()} == {"memory", "a.json", "link.json", "pipe.json"}
 
     @pytest.mark.parametrize(
-        ("refused", "code"),
-        [("import bad.json", 2), ("import notes", 2), ("add ''", 2), ("add a --parent b", 1), ("remember ''", 2)],
+        ("refused", "code", "said"),
+        [
+            ("import bad.json", 2, "no JSON"),
+            ("import notes", 2, "there is nothing to import in notes"),
+            ("add ''", 2, "1 to 512"),
+            ("add a --parent b", 1, "'b'"),
+            ("remember ''", 2, "blank"),
+        ],
     )
-    def test_what_is_refused_makes_no_memory(self, program: Program, tmp_path: Path, refused: str, code: int) -> None:
+    def test_what_is_refused_makes_no_memory(
+        self, program: Program, tmp_path: Path, refused: str, code: int, said: str
+    ) -> None:
         (tmp_path / "bad.json").write_text("{")
         (tmp_path / "notes" / "drawings").mkdir(parents=True)
 
-        program.run("--data", "new/one", "--user", "ada", *shlex.split(refused), code=code)
+        assert said in program.run("--data", "new/one", "--user", "ada", *shlex.split(refused), code=code)
         assert not (tmp_path / "new").exists()
 
-    def test_a_refused_command_leaves_what_others_wrote(self, program: Program, tmp_path: Path) -> None:
+    def test_a_folder_of_users_takes_no_fact_without_a_user(self, program: Program, tmp_path: Path) -> None:
         program.run("--data", "new", "--user", "ada", "remember", "tea")
-        program.run("--data", "new", "add", "", code=2)
+        for words in (["add", "tea"], ["remember", "tea"], ["recall", "tea"]):
+            assert "memories of ada: choose one with --user" in program.run("--data", "new", *words, code=2)
         program.run("--data", "new", "--user", "ada", "remember", "", code=2)
 
         assert "tea" in program.run("--data", "new", "--user", "ada", "recall", "tea")
-
-    def test_a_folder_without_notes_is_nothing_to_import(self, program: Program, tmp_path: Path) -> None:
-        (tmp_path / "notes" / "drawings").mkdir(parents=True)
-
-        assert "there is nothing to import in notes" in program.run("import", "notes", code=2)
-        assert "notes 里没有可导入的内容" in program.run("import", "notes", code=2, KEYWORD_TREE_LANG="zh")
+        assert [path.name for path in (tmp_path / "new").iterdir()] == ["user=ada"]
 
 
 class TestGroups:
