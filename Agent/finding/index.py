@@ -148,6 +148,15 @@ class Index(WritableRows):
             found = [] if asked.is_empty else score.rank(asked, limit, candidates, among=among)
             return [each.id for each in found if each.coverage and each.score >= _FAR * found[0].score]
 
+    def having(self, words: str, limit: int, among: score.Among | None = None) -> list[str]:
+        """Return the ids of the units whose texts have some words, those with most of them first; by words alone."""
+        with self.reading():
+            asked = score.Query(self, texts.question(words))
+            own, passages = asked.gains(limit if among is None else 0)
+            owners = self.owners(score.within(asked, own | passages, limit, among))
+            units = self.units({*owners.values()})
+            return list(dict.fromkeys(units[number].id for number in owners.values()))
+
     def rank(
         self,
         query: str,
@@ -161,24 +170,24 @@ class Index(WritableRows):
         """Return at least `limit` units that fit a question, if there are that many.
 
         As in `search`; `more` is said along with the question, and units `besides` are wanted, too, if they fit at all.
+        To be called within `reading`.
         """
-        with self.reading():
-            terms = texts.question(f"{query}\n{more}" if more else query)
-            asked = score.Query(self, terms, query=query)
-            compared = self.vectors.compare(query) if self.vectors is not None else None
-            # Scores depend on the other candidates: as many for a limit of one as for ten.
-            least = max(limit, calibration.RIVALS if compared is None else score.CANDIDATES)
-            found = score.rank(asked, least, among=among, lent=lent)
-            near = {} if compared is None else self._nearest(compared, among)
-            if rest := {*besides, *near} - {each.id for each in found}:
-                found += score.rank(asked, len(rest), among=rest, lent=lent)
-            confidence = calibration.Confidence(asked, lent)
-            if compared is None:
-                return Ranking(asked, found, confidence.by_words(found), {})
-            units = near | self.numbers(besides) | {each.id: each.number for each in found}
-            nearness = self._nearness(compared, units)
-            scores = confidence.by_meaning(found, nearness, self.vectors.read if self.vectors else 1.0)
-            return Ranking(asked, found, scores, {id: document for id, (_, _, document) in nearness.items()})
+        terms = texts.question(f"{query}\n{more}" if more else query)
+        asked = score.Query(self, terms, query=query)
+        compared = self.vectors.compare(query) if self.vectors is not None else None
+        # Scores depend on the other candidates: as many for a limit of one as for ten.
+        least = max(limit, calibration.RIVALS if compared is None else score.CANDIDATES)
+        found = score.rank(asked, least, among=among, lent=lent)
+        near = {} if compared is None else self._nearest(compared, among)
+        if rest := {*besides, *near} - {each.id for each in found}:
+            found += score.rank(asked, len(rest), among=rest, lent=lent)
+        confidence = calibration.Confidence(asked, lent)
+        if compared is None:
+            return Ranking(asked, found, confidence.by_words(found), {})
+        units = near | self.numbers(besides) | {each.id: each.number for each in found}
+        nearness = self._nearness(compared, units)
+        scores = confidence.by_meaning(found, nearness, self.vectors.read if self.vectors else 1.0)
+        return Ranking(asked, found, scores, {id: document for id, (_, _, document) in nearness.items()})
 
     def _nearest(self, compared: "Compared", among: score.Among | None) -> dict[str, int]:
         """Return the units of the nearest documents, id → number, of those that are asked for."""

@@ -25,7 +25,7 @@ from . import texts
 from .query import K1, MISSPELLED, B, Query
 from .rows import ANCESTORS, UnitRow
 
-__all__ = ["MISSPELLED", "Evidence", "Found", "Query", "allow", "best", "rank"]
+__all__ = ["MISSPELLED", "Evidence", "Found", "Query", "allow", "best", "rank", "within"]
 
 DECAY = 0.75  # the share of its context's evidence that a unit inherits
 FURTHER = 0.4  # the weight of each further passage beside the one before: 0.5 and more lose commands with many examples
@@ -77,8 +77,8 @@ def rank(
     similar = query.similar_names()
     index = query.index
     only = index.documents_of(among) if isinstance(among, Set) and len(among) <= FEW else None
-    nearest = [*_within(query, own, count, among, only), *_within(query, similar, count, among, only)]
-    best_passages = _within(query, passages, count, among, only)
+    nearest = [*within(query, own, count, among, only), *within(query, similar, count, among, only)]
+    best_passages = within(query, passages, count, among, only)
     owners = index.owners([*nearest, *best_passages])
     passages_of: dict[int, list[int]] = {}
     for document in best_passages:
@@ -132,8 +132,8 @@ def rank(
     return nlargest(limit, scored, key=lambda found: (found.score, sign * found.number))
 
 
-def _within(
-    query: Query, scores: Mapping[int, float], count: int, among: Among | None, only: Set[int] | None
+def within(
+    query: Query, scores: Mapping[int, float], count: int, among: Among | None, only: Set[int] | None = None
 ) -> list[int]:
     """Return the best documents, of those that are asked for."""
     if only is not None:

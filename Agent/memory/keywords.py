@@ -24,7 +24,7 @@ language, goes by the text.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -40,7 +40,7 @@ from ..finding.texts import terms as terms_of
 
 __all__ = ["CHINESE_STOP_WORDS", "ONE_AT_A_TIME", "OTHER", "SPEAKER", "STOP_WORDS", "ChineseKeywordExtractor"]
 __all__ += ["KeywordExtractor", "SimpleKeywordExtractor", "asked_relations", "asked_subjects", "cut_ngrams"]
-__all__ += ["cut_words", "relation_of", "says_change", "subjects_of", "words_of"]
+__all__ += ["cut_words", "relation_of", "says_change", "states_of", "subjects_of", "words_of"]
 
 Cut: TypeAlias = Callable[[str], Sequence[str]]
 """Cuts a text without spaces into words."""
@@ -191,12 +191,14 @@ _is_past = re.compile(
     re.IGNORECASE,
 ).search
 """Denials, wishes and past states are no states."""
-_says_change = re.compile(
+says_change = re.compile(
     r"\b(?:now|no longer|any ?more|instead|moved|changed|switched|stopped|quit|replaced|new|since then|these days)\b"
     r"|现在|如今|不再|改成|改为|改用|改喝|改吃|换成|换了|戒|搬|新的",
     re.IGNORECASE,
 ).search
+"""Find where a text says that something is otherwise than before."""
 _UNSPACED = {kind: [word for word in words.split() if not word.isascii()] for kind, words in _WORDS.items()}
+_find_unspaced = {kind: re.compile("|".join(words)).search for kind, words in _UNSPACED.items()}
 _STEMS = {kind: frozenset(terms_of(re.sub(r"[^ -~]", "", words))) for kind, words in _WORDS.items()}
 
 _SAID_TOO = {"works_at": "started"}
@@ -221,9 +223,7 @@ _drop_times = re.compile(
 def asked_relations(question: str) -> frozenset[str]:
     """Return the states that the words of a question ask for."""
     terms = set(terms_of(question))
-    return frozenset(
-        kind for kind in _WORDS if terms & _STEMS[kind] or any(word in question for word in _UNSPACED[kind])
-    )
+    return frozenset([kind for kind in _WORDS if terms & _STEMS[kind] or _find_unspaced[kind](question)])
 
 
 def words_of(relation_types: Iterable[str]) -> str:
@@ -243,11 +243,6 @@ def relation_of(term: str, relation_types: Iterable[str]) -> str:
     return term
 
 
-def says_change(text: str) -> bool:
-    """Tell whether a text says that something is otherwise than before."""
-    return _says_change(text) is not None
-
-
 def subjects_of(text: str, relation_type: str) -> frozenset[str]:
     """Return the terms of who is in a state by what a text says, `SPEAKER` for who speaks.
 
@@ -256,15 +251,23 @@ def subjects_of(text: str, relation_type: str) -> frozenset[str]:
     >>> SPEAKER in subjects_of("我妈妈住在绍兴。", "lives_in"), subjects_of("Does Bob live in Oslo?", "lives_in")
     (False, frozenset())
     """
-    found: set[str] = set()
-    own = own_words(text).replace(NOT_OWN, "\n")
+    return states_of({"": text}, [relation_type])[""][0]
+
+
+def states_of(said: Mapping[str, str], relation_types: Collection[str]) -> dict[str, list[frozenset[str]]]:
+    """Return of each text the subjects of some states; see `subjects_of`."""
+    return {key: _states_in(text, relation_types) for key, text in said.items()}
+
+
+def _states_in(text: str, relation_types: Collection[str]) -> list[frozenset[str]]:
+    own, found = own_words(text).replace(NOT_OWN, "\n"), [set[str]() for _ in relation_types]
     for start, end in sentence_spans(own):
         sentence = own[start:end]
-        stated = _STATED[relation_type].search(sentence)
-        if stated is None or sentence.endswith(("?", "？")) or _is_past(sentence):
-            continue
-        found |= _subjects_in(sentence[: stated.start()])
-    return frozenset(found)
+        for kind, subjects in zip(relation_types, found, strict=True):
+            stated = _STATED[kind].search(sentence)
+            if stated is not None and not sentence.endswith(("?", "？")) and not _is_past(sentence):
+                subjects |= _subjects_in(sentence[: stated.start()])
+    return [*map(frozenset, found)]
 
 
 def asked_subjects(question: str) -> frozenset[str]:

@@ -5,7 +5,7 @@
 ...     memories = Memories(tree)
 ...     info = tree.CreateInfo("龙井来自杭州", "notes")
 ...     memories.catch_up()
-...     [(found.id == info.id, found.excerpt) for found in memories.rank("杭州有什么茶?", 5)[0]]
+...     [(found.id == info.id, found.excerpt) for found in memories.search("杭州有什么茶?", 5)]
 [(True, '龙井来自杭州')]
 
 Three things are derived from infos here, and can be thrown away at any time: the index of words (`finding.index`); what
@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning, meaning_of
@@ -98,7 +98,7 @@ class Memories:
         self._meaning = meaning_of(meaning, tree, shares=path is not None) or False
         self._index = self._make_index(None if path is None else str(path))
         self._lock = threading.RLock()
-        self._of_thread = threading.local()
+        self._is_read = False  # by the thread that holds the lock
         self._follower = LogFollower(tree)
         self._taken: str | None = None  # the position that this process left the index at
         self._since: LogFollower | None = None  # of what `same` has seen
@@ -110,20 +110,10 @@ class Memories:
     # -- following --
 
     def catch_up(self) -> None:
-        """Follow the log."""
-        if not getattr(self._of_thread, "is_caught_up", False):
-            self._do(self._catch_up)
-
-    @contextlib.contextmanager
-    def caught_up(self) -> Iterator[None]:
-        """Follow the log once for several questions of this thread."""
-        self.catch_up()
-        before = getattr(self._of_thread, "is_caught_up", False)
-        self._of_thread.is_caught_up = True
-        try:
-            yield
-        finally:
-            self._of_thread.is_caught_up = before
+        """Follow the log; within `read` the index stays as it is."""
+        with self._lock:
+            if not self._is_read:
+                self._do(self._catch_up)
 
     def _do(self, work: Callable[[], _T]) -> _T:
         """Return what `work` does with the index: with another one in memory, where the file cannot be used."""
@@ -265,15 +255,22 @@ class Memories:
         return self.read(lambda db: find_newer(db, id))
 
     def read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Return what `read` reads in the tables of `memory_rows` and `graph_rows`."""
+        """Return what `read` reads in the tables of `memory_rows` and `graph_rows`, and by `search`, all of one moment.
 
-        def work() -> _T:
-            if self._taken is None:
-                self._catch_up()
-            with self._index.reading() as db:
+        It is called again where the index was damaged.
+        """
+        with self._lock:
+            return read(self._index.db) if self._is_read else self._do(partial(self._look, read))
+
+    def _look(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
+        if self._taken is None:
+            self._catch_up()
+        with self._index.reading() as db:
+            self._is_read = True
+            try:
                 return read(db)
-
-        return self._do(work)
+            finally:
+                self._is_read = False
 
     # -- asking --
 
@@ -329,48 +326,42 @@ class Memories:
         where, values = conditions(filters)
         sql, metadata = f"select id, more from memory where {where}", filters.metadata or {}
 
-        def accept(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-            for id, more in rows:
-                own = json.loads(more or NOTHING_MORE)[0] if metadata else {}
-                if all(key in own and own[key] == value for key, value in metadata.items()):
-                    yield to_id(id)
+        def is_allowed(more: str | None) -> bool:
+            own = json.loads(more or NOTHING_MORE)[0] if metadata else {}
+            return all(key in own and own[key] == value for key, value in metadata.items())
 
-        def choose(ids: Collection[str]) -> Collection[str]:
-            return self.read(lambda db: set(accept(select_rows(db, sql, ids, values))))
+        def choose(ids: Collection[str] | None) -> frozenset[str]:
+            rows = self.read(lambda db: select_rows(db, sql, ids, values))
+            return frozenset(id for id, more in rows if is_allowed(more))
 
         counted = f"select count(*) from (select 1 from memory where {where} limit {_FEW + 1})"
-        if self.read(lambda db: db.execute(counted, values).fetchone()[0]) > _FEW:
-            return choose
-        return self.read(lambda db: frozenset(accept(db.execute(sql, values))))
+        is_large = self.read(lambda db: db.execute(counted, values).fetchone()[0]) > _FEW
+        return choose if is_large else choose(None)
 
-    def rank(
+    def search(
         self,
         query: str,
         limit: int,
         among: Among | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
-        quotes: int | None = None,
-    ) -> tuple[list[Hit], str]:
-        """Return the infos that fit a question, best first, and why the ranking was less than usual, or "".
+    ) -> list[Hit]:
+        """Return the infos that fit a question, best first.
 
         Args:
-            query: Any text.
+            query: Any text; meaning counts where `ask` had it read.
             limit: At most this many.
             among: Only these.
             lent: See `Index.search`.
-            quotes: See `Index.search`.
         """
-        note = self._index.ask(query)
-        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
-        return hits, note
+        return self.read(lambda _: self._index.search(query, limit, among=among, lent=lent))
 
-    def questions_before(self, ids: Collection[str]) -> dict[str, str]:
-        """Return the questions just before infos in their sources: id → text."""
-        if not self._is_joined or not ids:
-            return {}
-        before = self.read(lambda db: find_questions_before(db, ids))
-        infos = {id: self._tree.GetInfo(asked) for id, asked in before.items()}
-        return {id: info.content for id, info in infos.items() if info is not None}
+    def search_words(self, words: str, limit: int, among: Among | None = None) -> list[str]:
+        """Return the infos that have some words, those with most of them first; see `Index.having`."""
+        return self.read(lambda _: self._index.having(words, limit, among))
+
+    def ask(self, query: str) -> str:
+        """Have a question embedded; return why words rank alone, or "". Not within `read`; see `Index.ask`."""
+        return self._index.ask(query)
 
     def close(self) -> None:
         """Leave the index on disk; one that lags the log first loses texts that were deleted for good."""

@@ -59,6 +59,11 @@ def superseded_ids(info: Info) -> tuple[str, ...]:
     return tuple(id for id in strings_of([olds] if isinstance(olds, str) else olds) if id != info.id)
 
 
+def are_replaced(infos: Mapping[str, Info]) -> set[str]:
+    """Return those of some infos, by their ids, that say that another one took their place."""
+    return {id for id, info in infos.items() if memory_fields(info).get("superseded_by")}
+
+
 _NOTHING: Mapping[str, Any] = {}
 
 

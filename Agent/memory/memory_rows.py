@@ -18,7 +18,7 @@ from typing import Any
 from ..base.checks import check_strings, shorten
 from ..base.text import fold, strings_of
 from ..finding.index import Index
-from ..finding.packing import checksum, to_id, to_key
+from ..finding.packing import checksum, checksums, to_id, to_key, to_keys
 from ..keyword_tree import Info, InvalidInputError
 from . import graph_rows
 from .memory_fields import MEMORY_KEY, memory_fields, sources_of, superseded_ids
@@ -91,6 +91,8 @@ class InfoFacts:
     """How many infos link to it."""
     number: int = 0
     """Its place in the order of writing, whatever the clocks said."""
+    same: int = 0
+    """The key of its text, see `key_of_text`."""
 
 
 def key_of_text(text: str) -> int:
@@ -124,7 +126,7 @@ def write_rows(index: Index, infos: Sequence[Info], touched: Touched) -> set[str
     ids, rows = [info.id for info in infos], list[tuple[object, ...]]()
     with index.transaction() as db:
         columns = "id, num, time, asks, source, is_hidden"
-        there = {to_id(key): row for key, *row in select_rows(db, f"select {columns} from memory where true", ids)}
+        there = {id: row for id, *row in select_rows(db, f"select {columns} from memory where true", ids)}
         hidden = {info.id for info in infos if memory_fields(info).get("superseded_by")}
         older = "select distinct value from json_each(?) cross join supersedes on old = value"
         hidden |= {id for (id,) in db.execute(older, (json.dumps(ids),)) if find_newer(db, id)}
@@ -191,10 +193,10 @@ def find_questions_before(db: sqlite3.Connection, ids: Collection[str]) -> dict[
         " order by num desc limit 1"
     )
     found = dict[str, str]()
-    for key, *place in [*select_rows(db, "select id, source, num from memory where source <> ''", ids)]:
+    for id, *place in select_rows(db, "select id, source, num from memory where source <> ''", ids):
         before = db.execute(sql, place).fetchone()
         if before and before[1]:
-            found[to_id(key)] = to_id(before[0])
+            found[id] = to_id(before[0])
     return found
 
 
@@ -235,30 +237,33 @@ def find_newer(db: sqlite3.Connection, id: str) -> list[str]:
 
 def select_rows(
     db: sqlite3.Connection, sql: str, ids: Collection[str] | None, values: Sequence[Any] = ()
-) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a statement that ends in a condition, of some infos; None: of all, in the order of writing."""
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement that ends in a condition, of some infos; None: of all, in the order of writing.
+
+    The first column is the id.
+    """
     if ids is None:
-        yield from db.execute(f"{sql} order by num", values)
-        return
-    listed = [*map(to_key, ids)]
+        return [(to_id(key), *row) for key, *row in db.execute(f"{sql} order by num", values)]
+    keys, found = to_keys(ids), list[tuple[Any, ...]]()
+    listed = [*keys]
     for start in range(0, len(listed), 400):
         part = listed[start : start + 400]
         marks = ",".join("?" * len(part))
-        found = f"{sql} and checksum in ({marks}) and id in ({marks})"
-        yield from db.execute(found, [*values, *map(checksum, part), *part])
+        rows = db.execute(f"{sql} and checksum in ({marks}) and id in ({marks})", [*values, *checksums(part), *part])
+        found += [(keys[key], *row) for key, *row in rows]
+    return found
 
 
 def facts_of(db: sqlite3.Connection, ids: Collection[str] | None) -> dict[str, InfoFacts]:
     """Return the values for filters and scores of infos that may be found, by id; None: of all."""
     sql = (
-        "select id, kind, source, time, more, num, (select count(*) from refers r join memory m on m.num = r.source"
-        " where r.target = memory.id) from memory where is_hidden = 0"
+        "select id, kind, source, time, more, num, same, (select count(*) from refers r join memory m"
+        " on m.num = r.source where r.target = memory.id) from memory where is_hidden = 0"
     )
-    rows, found = list(select_rows(db, sql, ids)), {}
-    known = [*map(to_id, [row[0] for row in rows])]
-    for id, (_, kind, source, time, more, number, referred) in zip(known, rows, strict=True):
+    found = {}
+    for id, kind, source, time, more, number, same, referred in select_rows(db, sql, ids):
         metadata, pinned = json.loads(more or NOTHING_MORE)
-        found[id] = InfoFacts(kind, source, time, metadata, pinned, referred, number)
+        found[id] = InfoFacts(kind, source, time, metadata, pinned, referred, number, same)
     return found
 
 

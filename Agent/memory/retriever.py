@@ -22,8 +22,9 @@ order lost a third of LoCoMo's evidence). The infos of a keyword that the questi
 the words that the name says and the text does not count twice.
 """
 
+import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -47,25 +48,25 @@ from .keywords import (
     asked_relations,
     asked_subjects,
     says_change,
-    subjects_of,
+    states_of,
     words_of,
 )
 from .memories import Memories
-from .memory_fields import Memory, memory_fields
-from .memory_rows import Filters, InfoFacts
+from .memory_fields import Memory, are_replaced
+from .memory_rows import Filters, InfoFacts, facts_of, find_questions_before
 from .scoring import (
     DiceOverlap,
     GraphDistance,
     ScoreBreakdown,
     ScoringStrategy,
     TextOverlap,
-    reference_count,
-    temporal_decay,
+    score_all,
     text_overlap,
 )
 from .tree_graph import KnowledgeStore, TreeGraph
 
 _Scored: TypeAlias = tuple[float, str, ScoreBreakdown]
+_Hung: TypeAlias = tuple[Info, list[list[KeywordNode]]]
 
 __all__ = ["MemoryRetriever", "RetrievalStrategy", "Retrieved", "RetrieverConfig"]
 
@@ -202,21 +203,32 @@ class MemoryRetriever:
         query = check_string("query", query)[-_QUERY_LIMIT:]
         check_count("limit", limit)
         config = config or self.config
-        with self.index.caught_up():
-            search, reach = _Search(self, query, self.index.choose(filters), config), limit
+        self.index.catch_up()
+        among, note = self.index.choose(filters), ""
+        if config.strategy is not RetrievalStrategy.GRAPH_ONLY:
+            note = self.index.ask(query)
+        # Another's graph may wait for whatever it likes, and the index is held while it is read.
+        walked = None if isinstance(self._graph, TreeGraph) else self._walk(query, config)
+
+        def read(db: sqlite3.Connection) -> list[Retrieved]:
+            search, reach = _Search(self, db, query, note, among, config, walked or self._walk(query, config)), limit
             while True:
                 found, is_all = search.find(limit, reach)
                 if len(found) == limit or is_all:
                     return found
                 reach *= 4  # equal texts take one place: further ones are wanted
 
+        return self.index.read(read)
+
     def known(self) -> dict[str, InfoFacts]:
         """Return kind, source, time and metadata of each memory, by id."""
         self.index.catch_up()
         return self.index.facts()
 
-    def _walk(self, query: str, depth: int) -> tuple[dict[str, GraphEntity], dict[str, float]]:
+    def _walk(self, query: str, config: RetrieverConfig) -> tuple[dict[str, GraphEntity], dict[str, float]]:
         """Return the keywords that the question names, and these with their related ones, the nearest first."""
+        if config.strategy is RetrievalStrategy.KNOWLEDGE_ONLY:
+            return {}, {}
         # "Which person": every second entity is one.
         keywords = [keyword for keyword in self._extractor.extract(query) if keyword not in ENTITY_TYPES]
         own = self._graph if isinstance(self._graph, TreeGraph) else None
@@ -224,22 +236,31 @@ class MemoryRetriever:
         found = self._graph.find_by_keywords(keywords, *([] if own is None else [_ENTITIES]))
         named = {entity.id: entity for entity in found[:_ENTITIES]}
         near = dict.fromkeys(named, 1.0)
-        is_bare = own is not None and not own.has_relations()
+        is_bare = not named or (own is not None and not own.has_relations())
         for id in () if is_bare else named:
             with suppress(NotFoundError):  # deleted in between
-                for other in self._graph.get_related(id, depth, RelationDirection.BOTH, None):
+                for other in self._graph.get_related(id, config.depth, RelationDirection.BOTH, None):
                     near[other.entity.id] = max(other.score, near.get(other.entity.id, 0.0))
         return named, dict(sorted(near.items(), key=lambda item: -item[1]))
 
 
 class _Search:
-    """One question; its records of the tree are read once."""
+    """One question, within one reading of the index; its records of the tree are read once, all together."""
 
-    def __init__(self, retriever: MemoryRetriever, query: str, among: Among | None, config: RetrieverConfig) -> None:
-        self._index, self._tree, self._among, self._config = retriever.index, retriever._tree, among, config
-        self._query, self._now = query, retriever._clock()
-        self._infos, self._nodes = dict[str, Info | None](), dict[str, list[KeywordNode]]()
-        self._keywords, self._stated = dict[str, KeywordNode](), dict[str, list[frozenset[str]]]()
+    def __init__(
+        self,
+        retriever: MemoryRetriever,
+        db: sqlite3.Connection,
+        query: str,
+        note: str,
+        among: Among | None,
+        config: RetrieverConfig,
+        walked: tuple[Mapping[str, GraphEntity], Mapping[str, float]],
+    ) -> None:
+        self._index, self._tree, self._db = retriever.index, retriever._tree, db
+        self._query, self._note, self._among, self._config = query, note, among, config
+        self._now, (named, self._near) = retriever._clock(), walked
+        self._read_infos, self._stated = dict[str, _Hung](), dict[str, list[frozenset[str]]]()
         self._graph_only = config.strategy is RetrievalStrategy.GRAPH_ONLY
         self._scoring = config.scoring or (GraphDistance() if self._graph_only else TextOverlap())
         weights = self._scoring.weights
@@ -248,31 +269,22 @@ class _Search:
         self._called = retriever._speaker | _USER  # how memories name the speaker
         if retriever._speaker and retriever._speaker <= {*texts.terms(query)}:
             self._subjects |= {SPEAKER}
-        named, self._near = dict[str, GraphEntity](), dict[str, float]()
-        if config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY:
-            named, self._near = retriever._walk(query, config.depth)
         self._hanging, self._lent = list[str](), dict[str, dict[str, float]]()
         if (named and not self._graph_only) or not self._text_alone:
             self._hang(named)
 
     # -- reading the tree --
 
-    def _read(self, ids: Iterable[str]) -> None:
-        """Read unread infos and their keywords, all together."""
-        new = [id for id in ids if id not in self._nodes]
-        self._infos |= {id: self._tree.GetInfo(id) for id in new if id not in self._infos}
-        hung = [self._tree.GetKeywordsOfInfo(id) for id in new]
-        for id, nodes in zip(new, hung, strict=True):  # of one keyword one record: each decodes its row when looked at
-            self._nodes[id] = [self._keywords.setdefault(node.id, node) for node, _ in nodes]
+    def _hung(self, ids: Iterable[str]) -> dict[str, _Hung]:
+        """Return infos with the paths to their keywords, those that are there; all unread ones are read together."""
+        wanted = [*ids]
+        if new := [id for id in wanted if id not in self._read_infos]:
+            self._read_infos |= self._tree.GetInfos(new)
+        return {id: self._read_infos[id] for id in wanted if id in self._read_infos}
 
-    def _info(self, id: str) -> Info | None:
-        if id not in self._infos:
-            self._infos[id] = self._tree.GetInfo(id)
-        return self._infos[id]
-
-    def _nearest(self, id: str) -> KeywordNode | None:
-        """Return the keyword of an info that is nearest to those of the question, else its first one."""
-        return max(self._nodes[id], key=lambda node: self._near.get(node.id, 0.0), default=None)
+    def _nearest(self, paths: Iterable[list[KeywordNode]]) -> list[KeywordNode]:
+        """Return the path to the keyword of an info that is nearest to those of the question, else to its first one."""
+        return max(paths, key=lambda path: self._near.get(path[-1].id, 0.0), default=[])
 
     def _hang(self, named: Mapping[str, GraphEntity]) -> None:
         """Look at the infos of keywords, the nearest first; lend those of named ones the words of their names."""
@@ -287,9 +299,10 @@ class _Search:
         for id, entity in named.items():
             tags = [tag for tag in entity.tags if tag not in ENTITY_TYPES]
             names[id] = asked.intersection(texts.terms(" ".join([entity.name, *getattr(entity, "aliases", ()), *tags])))
+        if is_cut:
+            found |= {id: {path[-1].id: None for path in paths} for id, (_, paths) in self._hung(found).items()}
         for id, on in found.items():
-            hung = [link.keyword_id for link in self._tree.GetLinks(id)] if is_cut else on
-            if shared := set[str]().union(*(names.get(keyword_id, ()) for keyword_id in hung)):
+            if shared := set[str]().union(*[names.get(keyword_id, ()) for keyword_id in on]):
                 self._lent[id] = dict.fromkeys(shared, 1.0)
         self._hanging = [*found]
 
@@ -297,10 +310,9 @@ class _Search:
         """Return the first infos of a keyword that may be found."""
         ids: list[str] = []
         for page in range(_PAGES):
-            infos = self._tree.GetInfosOfKeyword(keyword_id, page=page, size=_HANGING // 4)
-            self._infos |= {info.id: info for info in infos}
-            allowed = allow([info.id for info in infos], self._among)
-            ids += [info.id for info in infos if info.id in allowed]
+            infos = [info.id for info in self._tree.GetInfosOfKeyword(keyword_id, page=page, size=_HANGING // 4)]
+            allowed = allow(infos, self._among)
+            ids += [id for id in infos if id in allowed]
             if len(infos) < _HANGING // 4 or len(ids) >= _HANGING // 4:
                 break
         return ids
@@ -312,84 +324,79 @@ class _Search:
         by_dice = isinstance(self._scoring, DiceOverlap)
         # Another order may bring forward a memory that the text alone ranks later.
         reach = reach if self._text_alone and not by_dice else max(100, 4 * reach)
-        ranked, self._note = list[Hit](), ""
-        if not self._graph_only:
-            ranked, self._note = self._index.rank(self._query, reach, self._among, self._lent)
+        ranked = [] if self._graph_only else self._index.search(self._query, reach, self._among, self._lent)
         said = {found.id: found for found in ranked}
-        known = self._index.facts([*dict.fromkeys([*said, *([] if self._text_alone else self._hanging)])])
-        self._read(known)
-        overlaps = [self._dice(id) if by_dice else said[id].score if id in said else 0.0 for id in known]
-        nearest = map(self._nearest, known)
-        distances = [0.0 if node is None else self._near.get(node.id, 0.0) for node in nearest]
+        known = facts_of(self._db, [*dict.fromkeys([*said, *([] if self._text_alone else self._hanging)])])
+        hung = self._hung(known)
+        known = {id: known[id] for id in known if id in hung}  # deleted in between
+        overlaps = [self._dice(*hung[id]) if by_dice else said[id].score if id in said else 0.0 for id in known]
+        distances = [max([0.0, *(self._near.get(path[-1].id, 0.0) for path in hung[id][1])]) for id in known]
         ages, counts = [self._now - facts.time for facts in known.values()], [each.referred for each in known.values()]
-        fresh = map(temporal_decay, ages)
-        breakdowns = [*map(ScoreBreakdown, overlaps, distances, fresh, map(reference_count, counts))]
-        scored = [*zip(map(self._scoring.total, breakdowns), known, breakdowns, strict=True)]
+        totals = score_all(self._scoring, zip(overlaps, distances, ages, counts, strict=True))
+        scored = [(total, id, breakdown) for id, (total, breakdown) in zip(known, totals, strict=True)]
         if self._asks_for and SPEAKER in self._subjects and not by_dice:
-            scored = [
-                (LACKING, id, parts) if total > LACKING and self._is_of_another(id) else (total, id, parts)
-                for total, id, parts in scored
-            ]
+            others = self._of_others([id for total, id, _ in scored if total > LACKING])
+            scored = [(LACKING, *rest) if rest[0] in others else (total, *rest) for total, *rest in scored]
         scored = [each for each in scored if each[0] > 0.0 and each[0] >= self._config.min_score]
         scored.sort(key=lambda item: (-item[0], -known[item[1]].number))  # of equals the newest
         later = dict[str, str]()
         if scored and not self._graph_only:
             scored, later = self._newest_first(scored, limit, known)
-        self._read(id for _, id, _ in scored)
-        there = [(each, info) for each in scored if (info := self._infos[each[1]]) is not None]
-        there = [each for each in there if not memory_fields(each[1]).get("superseded_by")]  # not meanwhile
+        hung = self._hung(id for _, id, _ in scored)
+        gone = are_replaced({id: info for id, (info, _) in hung.items()})  # meanwhile
         # A repetition of a newer one takes no second place.
-        folds = [*map(fold, [info.content for _, info in there])]
-        first = {text: place for place, text in reversed([*enumerate(folds)])}
-        chosen = [each for place, each in enumerate(there) if first[folds[place]] == place][:limit]
+        firsts, chosen = dict[int, list[str]](), list[_Scored]()
+        for each in scored:
+            if each[1] in hung and each[1] not in gone and len(chosen) < limit:
+                info = hung[each[1]][0]
+                alike = firsts.setdefault(known[each[1]].same, [])
+                if not alike or fold(info.content) not in map(fold, alike):
+                    alike.append(info.content)
+                    chosen.append(each)
         return self._results(chosen, said, later), len(said) < reach
 
     def _results(
-        self, chosen: Sequence[tuple[_Scored, Info]], said: Mapping[str, Hit], later: Mapping[str, str]
+        self, chosen: Sequence[_Scored], said: Mapping[str, Hit], later: Mapping[str, str]
     ) -> list[Retrieved]:
         """Return memories with their paths, the passages that fit best, and the other texts that count."""
-        before = self._index.questions_before([info.id for _, info in chosen if info.source])
-        results = []
-        for (total, id, breakdown), info in chosen:
-            node, found, passage = self._nearest(id), said.get(id), info.content[:_PASSAGE]
-            path = [] if node is None else [node.name]
-            if node is not None and node.parent_id != "root":
-                path = [each.name for each in self._tree.GetPath(node.id)[1:]]
+        before = find_questions_before(self._db, [id for _, id, _ in chosen])
+        hung, asked, results = self._hung(id for _, id, _ in chosen), self._hung(before.values()), []
+        for total, id, breakdown in chosen:
+            (info, paths), found = hung[id], said.get(id)
+            passage = info.content[:_PASSAGE]
             # The replaced text may be the one that fits.
             if found is not None and found.excerpt and _words(found.excerpt.strip("…")) in _words(info.content):
                 passage = found.excerpt
-            names = (text for each in self._nodes[id] for text in (each.name, *each.aliases))
-            context = "\n".join([*names, before.get(id, "")])
+            names = [text for path in paths for text in (path[-1].name, *path[-1].aliases)]
+            question = asked[before[id]][0].content if before.get(id) in asked else ""
+            path, context = [node.name for node in self._nearest(paths)[1:]], "\n".join([*names, question])
             more = {"later": later.get(id, ""), "note": self._note, "context": context}
             results.append(Retrieved(info, total, breakdown, path, passage, self._scoring, query=self._query, **more))
         return results
 
     def _newest_first(
-        self, scored: list[_Scored], limit: int, known: Mapping[str, InfoFacts]
+        self, scored: list[_Scored], limit: int, known: dict[str, InfoFacts]
     ) -> tuple[list[_Scored], dict[str, str]]:
         """Put a later statement on the same subject before the one that it replaces; return the pairs: older → newer.
 
         A person lives in one place at a time: "I moved to Rome" has no word of "Where do I live?", and goes before "I
         live in Paris", with its score. Of other subjects a later memory goes before an earlier one where it says that
-        something has changed, and says as much of the question.
+        something has changed, and says as much of the question. The facts of what is found so come to the known ones.
         """
         ranked = {id: (total, id, breakdown) for total, id, breakdown in scored[:limit]}
-        wider, facts = list[str](), dict(known)
-        if self._asks_for:
-            wider_query = f"{self._query} {words_of(self._asks_for)}"
-            wider = [found.id for found in self._index.rank(wider_query, _WIDER, self._among, quotes=0)[0]]
-            facts |= self._index.facts(wider)
-        group = [id for id in ranked if id in facts and self._has_subject(id)]
-        if group:
-            first = facts[group[0]].number
-            more = [id for id in wider if id in facts and id not in ranked and facts[id].number > first]
-            group += filter(self._has_subject, more)
+        if group := self._with_subject(ranked):
+            wider = self._index.search_words(f"{self._query} {words_of(self._asks_for)}", _WIDER, self._among)
+            known |= facts_of(self._db, [id for id in wider if id not in known])
+            first = known[group[0]].number
+            group += self._with_subject(
+                [id for id in wider if id in known and id not in ranked and known[id].number > first]
+            )
         else:
-            group = self._changed([id for id in ranked if id in facts], facts)
+            group = self._changed([*ranked], known)
         if not group:
             return scored, {}
         first_scored = next(each for each in scored if each[1] in group)
-        group.sort(key=lambda id: -facts[id].number)
+        group.sort(key=lambda id: -known[id].number)
         total, placed = first_scored[0], list[_Scored]()
         for id in group:
             total = min(total, ranked[id][0]) if placed and id in ranked else total
@@ -398,38 +405,40 @@ class _Search:
         others = [[each for each in part if each[1] not in group] for part in (scored[:at], scored[at:])]
         return [*others[0], *placed, *others[1]], dict.fromkeys(group[1:], group[0])
 
-    def _states(self, id: str) -> list[frozenset[str]]:
-        """Return the subjects of each state that the question asks for, as a memory says them; read once."""
-        if id not in self._stated:
-            info = self._info(id)
-            self._stated[id] = [] if info is None else [subjects_of(info.content, kind) for kind in self._asks_for]
-        return self._stated[id]
+    def _states(self, ids: Collection[str]) -> dict[str, list[frozenset[str]]]:
+        """Return the subjects of each state that the question asks for, as memories say them; read once."""
+        new = self._hung(id for id in ids if id not in self._stated) if self._asks_for else {}
+        self._stated |= states_of({id: info.content for id, (info, _) in new.items()}, self._asks_for)
+        return {id: self._stated[id] for id in ids if id in self._stated}
 
-    def _has_subject(self, id: str) -> bool:
-        return any(not self._subjects.isdisjoint(state) for state in self._states(id))
+    def _with_subject(self, ids: Collection[str]) -> list[str]:
+        """Return those of some memories that state where someone lives or works whom the question may be about."""
+        stated = self._states(ids)
+        return [id for id in stated if any(not self._subjects.isdisjoint(state) for state in stated[id])]
 
-    def _is_of_another(self, id: str) -> bool:
-        """Return whether a memory states where another lives or works, and the question is about the speaker."""
-        stated = frozenset[str]().union(*self._states(id))
-        return bool(stated) and OTHER not in stated and (self._subjects | self._called).isdisjoint(stated)
+    def _of_others(self, ids: Collection[str]) -> set[str]:
+        """Return those of some memories that state where another lives or works; the question is about the speaker."""
+        stated = {id: frozenset[str]().union(*states) for id, states in self._states(ids).items()}
+        called = self._subjects | self._called | {OTHER}
+        return {id for id, subjects in stated.items() if subjects and called.isdisjoint(subjects)}
 
     def _changed(self, ranked: Sequence[str], facts: Mapping[str, InfoFacts]) -> list[str]:
         """Return the first memory and a later one that says a change of it; nothing where none does."""
-        contents = {id: info.content[:_COMPARED] for id in ranked if (info := self._info(id)) is not None}
-        first = ranked[0] if ranked else ""
+        contents = {id: info.content[:_COMPARED] for id, (info, _) in self._hung(ranked).items()}
+        first = ranked[0]
         later = [id for id in contents if first in contents and facts[id].number > facts[first].number]
-        for id in filter(lambda id: says_change(contents[id]), later):
+        if changes := [id for id in later if says_change(contents[id])]:
             asked = texts.question(self._query).keys() - texts.STOP_WORDS
             said = asked & {*texts.terms(contents[first])}
-            if said and said <= {*texts.terms(contents[id])}:
-                return [first, id]
+            for id in changes if said else ():
+                if said <= {*texts.terms(contents[id])}:
+                    return [first, id]
         return []
 
-    def _dice(self, id: str) -> float:
+    def _dice(self, info: Info, paths: Sequence[list[KeywordNode]]) -> float:
         """Return the overlap with an info, whose keywords are the title, and their descriptions the summary."""
-        info, keywords = self._infos[id], self._nodes[id]
-        title, summary = " ".join(node.name for node in keywords), " ".join(node.description for node in keywords)
-        return text_overlap(self._query, title, summary.strip(), "" if info is None else info.content)
+        title, summary = (" ".join(getattr(path[-1], what) for path in paths) for what in ("name", "description"))
+        return text_overlap(self._query, title, summary.strip(), info.content)
 
 
 _USER = frozenset(texts.terms("user 用户"))

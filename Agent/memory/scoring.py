@@ -14,7 +14,7 @@ A `ScoringStrategy` weighs them.
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -24,7 +24,7 @@ from ..keyword_tree import InvalidInputError
 
 __all__ = ["DAY_S", "DiceOverlap", "GraphDistance", "Hybrid", "ReferenceCount", "ScoreBreakdown", "ScoreWeights"]
 __all__ += ["ScoringStrategy", "TemporalWeight", "TextOverlap", "bigrams", "dice", "graph_distance"]
-__all__ += ["reference_count", "saturation", "temporal_decay", "text_overlap"]
+__all__ += ["reference_count", "saturation", "score_all", "temporal_decay", "text_overlap"]
 
 DAY_S = 86_400.0
 """Seconds in a day."""
@@ -199,6 +199,23 @@ class ScoringStrategy(ABC):
         parts = [share * figure for share, figure in zip(_shares(self.weights), figures, strict=True)]
         # The shares of a sum can exceed 1 by a rounding error, and then a perfect score would.
         return min(1.0, math.fsum(parts))
+
+
+def score_all(
+    strategy: ScoringStrategy, figures: Iterable[tuple[float, float, float, int]]
+) -> list[tuple[float, ScoreBreakdown]]:
+    """Return the total score of memories with the figures of each.
+
+    Args:
+        strategy: The weights.
+        figures: Of each memory its text overlap and its score by the graph, both from 0 to 1, its age in seconds, and
+            how many refer to it.
+    """
+    found = [
+        ScoreBreakdown(overlap, graph, temporal_decay(age_s), reference_count(count))
+        for overlap, graph, age_s, count in figures
+    ]
+    return [(strategy.total(each), each) for each in found]
 
 
 @lru_cache(maxsize=64)  # a ranking asks for the same ones hundreds of times

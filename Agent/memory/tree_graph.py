@@ -279,7 +279,7 @@ class KnowledgeStore:
         check_count("limit", limit)
         found = dict.fromkeys(entity.id for entity in self._graph.find_by_keywords(wanted, limit))
         self._index.catch_up()
-        for one in self._index.rank(" ".join(wanted), limit)[0]:
+        for one in self._index.search(" ".join(wanted), limit):
             found |= dict.fromkeys(link.keyword_id for link in self.tree.GetLinks(one.id))
         nodes = (_keyword(self.tree, id) for id in found)
         return [self._page(node) for node in nodes if node is not None][:limit]

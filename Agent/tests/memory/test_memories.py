@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 def ranked(index: Memories, query: str = "tea") -> list[str]:
     index.catch_up()
-    return [found.id for found in index.rank(query, 50)[0]]
+    return [found.id for found in index.search(query, 50)]
 
 
 def create(tree: KeywordTree, *contents: str, **own: Any) -> list[str]:
@@ -237,7 +237,7 @@ class TestQuestionsBefore:
         for each in (index, fresh):
             each.catch_up()
 
-        assert index.rank("neighbour, instrument?", 5) == fresh.rank("neighbour, instrument?", 5)
+        assert index.search("neighbour, instrument?", 5) == fresh.search("neighbour, instrument?", 5)
         assert (answer in ranked(index, "neighbour, instrument?")) == (case < 3)
 
     def test_an_answer_taken_in_before_a_change_of_its_question_follows_it(self, tree: KeywordTree) -> None:
