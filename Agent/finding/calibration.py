@@ -195,7 +195,8 @@ class Confidence:
         for word, kind, weight, terms, others, place in self._asked:
             share = math.fsum(shares.get(term, 0.0) for term in terms) / len(terms)
             if is_text and share < (score.MISSPELLED if others else NEARLY):
-                is_other = any(other in (text if texts.is_unspaced(other) else has()) for other in others)
+                unspaced = filter(texts.is_unspaced, others)
+                is_other = not others.isdisjoint(has()) or any(map(text.__contains__, unspaced))
                 if is_other or (share < NEARLY and not _IDLE.issuperset(place) and place in places()):
                     kind, share = "name", 0.0
             said.append((word, kind, weight, share))

@@ -1,11 +1,12 @@
 """Who is who: the names that texts give to somebody or something.
 
 >>> from .thesaurus import WordsNear
->>> called("Our dog Biscuit ate a candle.", "dog", WordsNear()), called("家里的猫叫煤球。", "猫", WordsNear())
+>>> called(["Our dog Biscuit ate a candle."], "dog", WordsNear()), called(["家里的猫叫煤球。"], "猫", WordsNear())
 (['biscuit'], ['煤球'])
 """
 
 import re
+from collections.abc import Iterable
 
 from . import texts
 from .thesaurus import Thesaurus
@@ -21,16 +22,22 @@ _match_name = re.compile("的?(?:小名|大名|名字?)?(叫做?)?是?([\u4e00-\
 """Return what may be a name after a word without blanks, and whether the word is called so."""
 
 
-def called(text: str, word: str, thesaurus: Thesaurus) -> list[str]:
-    """Return the terms of the names that a text gives to a word: a term, of scripts without blanks a word.
+def called(said: Iterable[str], word: str, thesaurus: Thesaurus) -> list[str]:
+    """Return the terms of the names that some texts give to a word: a term, of scripts without blanks a word.
 
     There, what follows a word is a name where none of its pairs is a known word.
     """
     if not texts.is_unspaced(word):
-        names = " ".join(names for noun, names in _find_named(text) if word in texts.terms(noun)[:2])
+        named = [each for text in said for each in _find_named(text)]
+        nouns = texts.terms_of([noun for noun, _ in named])
+        names = " ".join(names for (_, names), noun in zip(named, nouns, strict=True) if word in noun[:2])
         return [term for term in texts.terms(names) if not texts.kinds(term) and term not in texts.STOP_WORDS]
-    found = list[str]()
-    at = text.find(word)
+    found = [name for text in said for name in _called_unspaced(text, word, thesaurus)]
+    return [name for name in found if name not in texts.STOP_WORDS]
+
+
+def _called_unspaced(text: str, word: str, thesaurus: Thesaurus) -> list[str]:
+    found, at = list[str](), text.find(word)
     while at >= 0:  # a pattern of each word takes a millisecond to compile
         if match := _match_name(text, at + len(word)):
             calls, name = match.groups()
@@ -40,4 +47,4 @@ def called(text: str, word: str, thesaurus: Thesaurus) -> list[str]:
             elif len(word) > 1 and name[0] not in texts.STOP_WORDS and not any(map(thesaurus.near, pairs)):
                 found.append(name[:2])
         at = text.find(word, match.end() if match else at + 1)
-    return [name for name in found if name not in texts.STOP_WORDS]
+    return found

@@ -92,12 +92,12 @@ class Query:
         self._in_pairs = {*"".join(pairs)}
         self._in_known_pairs = {*"".join(self.frequencies.keys() & {*pairs})}
         unknown = [term for term in asked if term not in self.frequencies and term in self.telling]
-        grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
+        grams = dict.fromkeys(texts.trigrams(unknown))
         self.frequencies |= index.frequencies(grams) if grams else {}
         self.words = self._find_words(query)
         """The words that are asked for, each with its terms."""
         self.weights = {term: weight * self.idf(term) * self._share(term) for term, weight in asked.items()}
-        self.postings = index.postings(self._choose(self.weights))
+        self.postings = index.postings([*self._choose(self.weights)])
         unread = self.frequencies.keys() - self.postings.keys()
         self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
         self.mass = self.weigh(self.weights) or 1.0
@@ -168,12 +168,12 @@ class Query:
         found = dict[str, dict[str, float]]()
         for word, parts in self.words:
             key = word if texts.is_unspaced(word) else "".join(parts)
-            if texts.kinds(word) or not thesaurus.near(key) or not self.telling & self.postings.keys() >= {*parts}:
+            if not self.telling & self.postings.keys() >= {*parts} or not thesaurus.near(key) or texts.kinds(word):
                 continue
-            if min(self.frequencies[part] for part in parts) <= INTRODUCED:
-                documents = set.intersection(*({*self.postings[part].documents} for part in parts))
+            if min(map(self.frequencies.__getitem__, parts)) <= INTRODUCED:
+                documents = set.intersection(*[{*self.postings[part].documents} for part in parts])
                 said = [text[:_BEGINNING] for _, text in self.index.read(documents).values()]
-                names = dict.fromkeys((name for text in said for name in called(text, key, thesaurus)), CALLED)
+                names = dict.fromkeys(called(said, key, thesaurus), CALLED)
                 found |= {part: {**names, **found.get(part, {})} for part in parts}
         return found
 
@@ -185,14 +185,17 @@ class Query:
         held = {other: n for other, n in known.items() if other in others}
         held |= {other: min(map(known.__getitem__, each)) for other, each in parts.items() if known.keys() >= {*each}}
         chosen, left = list[tuple[float, str, str]](), NEAR_READ
-        wanted = ((share, term, other) for term, near in self.near.items() for other, share in near.items())
-        for share, term, other in sorted(
-            (each for each in wanted if each[2] in held), key=lambda each: (-each[0], held[each[2]], each[1:])
-        ):
+        wanted = [
+            (-share, held[other], term, other)
+            for term, near in self.near.items()
+            for other, share in near.items()
+            if other in held
+        ]
+        for share, _, term, other in sorted(wanted):
             left -= held[other]
             if left < 0:
                 break
-            chosen.append((share, term, other))
+            chosen.append((-share, term, other))
         read = self.index.postings({part for _, _, other in chosen for part in parts.get(other, [other])})
         self.near, lent = {}, dict[str, dict[int, int]]()
         for share, term, other in chosen:
@@ -209,6 +212,14 @@ class Query:
             for document in each.keys() & own.documents:
                 del each[document], self.shares[term][document]
             self.postings[term] = Postings(own.documents + array("I", each), own.codes + array("H", each.values()))
+
+    def shares_of(self, documents: Iterable[int]) -> dict[str, float]:
+        """Return term → the greatest share of it that some documents have."""
+        found = dict[str, float]()
+        for document in documents:
+            for term in self._codes_of(document):
+                found[term] = max(found.get(term, 0.0), self.share(term, document))
+        return found
 
     def share(self, term: str, document: int) -> float:
         """Return a document's share of a term in its postings: 1, or the share of the nearest word."""
@@ -309,9 +320,11 @@ class Query:
     def similar_names(self) -> dict[int, float]:
         """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
         found: dict[int, float] = {}
-        mass = math.fsum(map(self.idf, self._grams)) or 1.0
+        if not self._grams:
+            return found
+        mass = math.fsum(map(self.idf, self._grams))
         saturated = _Table(lambda code: self._tf[code] / (K1 * self._name_weight + self._tf[code]))
-        for gram, postings in self.index.postings(self._choose(self._grams)).items():
+        for gram, postings in self.index.postings([*self._choose(self._grams)]).items():
             _add(found, postings, self.idf(gram) / mass, saturated)
         return found
 
@@ -338,9 +351,9 @@ def _drop_lesser(scores: dict[int, float], kinds: int, count: int, left: float) 
 def words_of(sentence: str, thesaurus: Thesaurus | None) -> list[tuple[str, list[str]]]:
     """Return the words of a sentence but those that ask, each with its terms: of scripts without blanks its pairs."""
     found = list[tuple[str, list[str]]]()
-    for run in texts.words(texts.drop_asking(sentence)):
+    for run, parts in texts.asked_words(sentence):
         if not texts.is_unspaced(run):
-            found.append((run, texts.terms(run)[:1]))
+            found.append((run, parts))
             continue
         words = cut(run, thesaurus) if thesaurus else [run]
         found += [(word, _pairs(word) or [word]) for word in words]

@@ -18,7 +18,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from heapq import heappush, heappushpop, nlargest
-from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from . import texts
@@ -91,10 +90,10 @@ def rank(
     rows |= index.units(wanted.keys() - rows.keys())
     there = [(number, row) for number in wanted if (row := rows[number]).document is not None]
     allowed = allow([row.id for _, row in there], among)
-    query.look_at(chain((row.document or 0 for row in rows.values()), best_passages))
+    query.look_at([*(row.document or 0 for row in rows.values()), *best_passages])
     evidence = Evidence(query, rows)
     scored = list[Found]()
-    latin = query.weigh(term for term in query.weights if not texts.is_unspaced(term)) / query.mass
+    latin = query.weigh([term for term in query.weights if not texts.is_unspaced(term)]) / query.mass
     whole = _together(query, [row.group for _, row in there])
     bounds, extra, alone = list[tuple[float, int]](), dict[int, float](), dict[int, tuple[float, float, list[int]]]()
     for number, row in there:
@@ -253,7 +252,6 @@ class Evidence:
             seen.add(above)
             documents += [] if (document := self._rows[above].document) is None else [document]
             above = self._rows[above].above
-        for document in documents:
-            for term in query.terms_of(document):
-                found[term] = max(found.get(term, 0.0), query.share(term, document))
+        for term, share in query.shares_of(documents).items():
+            found[term] = max(found.get(term, 0.0), share)
         return found

@@ -7,7 +7,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 from operator import add
@@ -16,8 +16,9 @@ from string import ascii_lowercase
 from ..base.text import split_sentences as sentences
 from ..keyword_tree import INVISIBLE, POINTS
 
-__all__ = ["KINDS", "STOP_WORDS", "find_runs", "fold", "has_digit", "is_unspaced"]
+__all__ = ["KINDS", "STOP_WORDS", "find_runs", "fold", "fold_all", "has_digit", "is_unspaced"]
 __all__ += [
+    "asked_words",
     "corrections",
     "cut_question",
     "drop_asking",
@@ -27,6 +28,7 @@ __all__ += [
     "question",
     "sentences",
     "terms",
+    "terms_of",
     "trigrams",
     "words",
 ]
@@ -121,9 +123,25 @@ def fold(text: str) -> str:
     return _drop_separators("", "".join(parts))
 
 
+def fold_all(texts: Iterable[str]) -> list[str]:
+    """Return each text folded."""
+    return [*map(fold, texts)]
+
+
 def words(text: str) -> list[str]:
     """Return the runs of letters of a text, in order, as they are written but for accents and width."""
     return [unspaced or word for unspaced, word in find_runs(fold(text))]
+
+
+def asked_words(sentence: str) -> list[tuple[str, list[str]]]:
+    """Return the words of a sentence but those that ask, each with its first term; a run without blanks has none."""
+    runs = find_runs(fold(drop_asking(sentence)))
+    return [(unspaced or word, [] if unspaced else [*_forms(word)[:1]]) for unspaced, word in runs]
+
+
+def terms_of(texts: Iterable[str]) -> list[list[str]]:
+    """Return the terms of each text."""
+    return [*map(terms, texts)]
 
 
 def terms(text: str) -> list[str]:
@@ -141,12 +159,10 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def trigrams(word: str) -> list[str]:
-    """Return the trigrams of a word's stem, which inflections and misspellings share; of a number none."""
-    if is_unspaced(word) or has_digit(word):
-        return []
-    framed = f"^{word}$"
-    return ["~" + framed[start : start + 3] for start in range(len(word))]
+def trigrams(terms: Iterable[str]) -> list[str]:
+    """Return the trigrams of the stems of words, which inflections and misspellings share; of numbers none."""
+    framed = [f"^{term}$" for term in terms if not is_unspaced(term) and not has_digit(term)]
+    return ["~" + each[start : start + 3] for each in framed for start in range(len(each) - 2)]
 
 
 def corrections(word: str) -> list[str]:

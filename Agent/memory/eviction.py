@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-from ..base.checks import check_count, check_string, shorten
+from ..base.checks import check_count, check_strings, shorten
 from ..keyword_tree import InvalidInputError, KeywordTree
 from .memories import Memories
 from .memory_fields import RECORD_TYPES, record_of, with_recalls
@@ -251,8 +251,8 @@ class RecallLog:
         Raises:
             InvalidInputError: A score is not between 0 and 1, or an id no string.
         """
-        for id, score in scores.items():
-            check_string("id", id)
+        check_strings("ids", scores)
+        for score in scores.values():
             if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0.0 <= score <= 1.0:
                 raise InvalidInputError(f"score must be between 0 and 1, not {shorten(score)}")
         now = self._clock()

@@ -195,8 +195,8 @@ def entities_with(
     db: sqlite3.Connection, wanted: Collection[frozenset[str]], limit: int | None
 ) -> list[GraphEntity]:
     """Return the entities that may have keywords, each as its units; see `KnowledgeGraph.find_by_keywords`."""
-    having = defaultdict[str, set[str]](set)
-    units = {*map(_storable, chain(map(whole, wanted), *wanted))}
+    having, wholes = defaultdict[str, set[str]](set), [whole(units) for units in wanted]
+    units = {*map(_storable, chain(wholes, *wanted))}
     listed = "select unit, entity from found_by where unit in (select value from json_each(?))"
     for unit, entity in db.execute(listed, (json.dumps([*units]),)):
         having[unit].add(entity)
@@ -213,7 +213,7 @@ def entities_with(
     for found in sorted(map(ids_of, wanted), key=len):
         if limit is None or len(candidates) + len(found) <= TELLING:
             candidates |= found
-    candidates.update(*map(ids_with, map(whole, wanted)))
+    candidates.update(*map(ids_with, wholes))
     return [entity for id in candidates if (entity := read_entity(db, id)) is not None]
 
 

@@ -33,10 +33,11 @@ from typing import Any, TypeAlias, cast
 from typing_extensions import override
 
 from ..base.speech import NOT_OWN, own_words
-from ..base.text import fold_case, sentence_spans
+from ..base.text import fold_case, split_all
 from ..finding.texts import STOP_WORDS as ASKING_WORDS
 from ..finding.texts import find_runs
 from ..finding.texts import terms as terms_of
+from ..finding.texts import terms_of as all_terms_of
 
 __all__ = ["CHINESE_STOP_WORDS", "ONE_AT_A_TIME", "OTHER", "SPEAKER", "STOP_WORDS", "ChineseKeywordExtractor"]
 __all__ += ["KeywordExtractor", "SimpleKeywordExtractor", "asked_relations", "asked_subjects", "cut_ngrams"]
@@ -256,18 +257,18 @@ def subjects_of(text: str, relation_type: str) -> frozenset[str]:
 
 def states_of(said: Mapping[str, str], relation_types: Collection[str]) -> dict[str, list[frozenset[str]]]:
     """Return of each text the subjects of some states; see `subjects_of`."""
-    return {key: _states_in(text, relation_types) for key, text in said.items()}
-
-
-def _states_in(text: str, relation_types: Collection[str]) -> list[frozenset[str]]:
-    own, found = own_words(text).replace(NOT_OWN, "\n"), [set[str]() for _ in relation_types]
-    for start, end in sentence_spans(own):
-        sentence = own[start:end]
-        for kind, subjects in zip(relation_types, found, strict=True):
-            stated = _STATED[kind].search(sentence)
-            if stated is not None and not sentence.endswith(("?", "？")) and not _is_past(sentence):
-                subjects |= _subjects_in(sentence[: stated.start()])
-    return [*map(frozenset, found)]
+    found: dict[str, list[frozenset[str]]] = {key: [frozenset() for _ in relation_types] for key in said}
+    stated = list[tuple[str, int, str]]()  # a text, the place of a state, the words before its verb
+    sentences = split_all([own_words(text).replace(NOT_OWN, "\n") for text in said.values()])
+    for key, parts in zip(said, sentences, strict=True):
+        for sentence in parts:
+            for place, kind in enumerate(relation_types):
+                match = _STATED[kind].search(sentence)
+                if match is not None and not sentence.endswith(("?", "？")) and not _is_past(sentence):
+                    stated.append((key, place, _drop_times(" ", sentence[: match.start()])))
+    for (key, place, before), terms in zip(stated, all_terms_of([before for *_, before in stated]), strict=True):
+        found[key][place] |= _subjects_in(before, {*terms})
+    return found
 
 
 def asked_subjects(question: str) -> frozenset[str]:
@@ -276,10 +277,9 @@ def asked_subjects(question: str) -> frozenset[str]:
     return subjects | ({SPEAKER} if _find_speaker(question) else set())
 
 
-def _subjects_in(before: str) -> set[str]:
-    """Return the subject of a sentence by the words before its verb: none there is its speaker."""
-    said = _drop_times(" ", before)
-    terms = set(terms_of(said)) - STOP_WORDS - ASKING_WORDS
+def _subjects_in(said: str, terms: set[str]) -> set[str]:
+    """Return the subject of a sentence by the words before its verb, and their terms: none there is its speaker."""
+    terms = terms - STOP_WORDS - ASKING_WORDS
     numbered = [term for term in terms if not term.isalpha() and not term.isdecimal()]
     terms -= {term for term in terms for whole in numbered if term != whole and term in whole}  # Person5 is no Person7
     speaker = _find_speaker(said)

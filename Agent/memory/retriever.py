@@ -231,13 +231,13 @@ class MemoryRetriever:
             return {}, {}
         # "Which person": every second entity is one.
         keywords = [keyword for keyword in self._extractor.extract(query) if keyword not in ENTITY_TYPES]
-        own = self._graph if isinstance(self._graph, TreeGraph) else None
-        # Another one may have the original document's signatures alone, which know no limit.
-        found = self._graph.find_by_keywords(keywords, *([] if own is None else [_ENTITIES]))
+        if isinstance(self._graph, TreeGraph):
+            found, is_related = self._graph.find_named(keywords, _ENTITIES)
+        else:  # it may have the original document's signatures alone, which know no limit
+            found, is_related = self._graph.find_by_keywords(keywords), True
         named = {entity.id: entity for entity in found[:_ENTITIES]}
         near = dict.fromkeys(named, 1.0)
-        is_bare = not named or (own is not None and not own.has_relations())
-        for id in () if is_bare else named:
+        for id in named if is_related else ():
             with suppress(NotFoundError):  # deleted in between
                 for other in self._graph.get_related(id, config.depth, RelationDirection.BOTH, None):
                     near[other.entity.id] = max(other.score, near.get(other.entity.id, 0.0))
@@ -266,12 +266,12 @@ class _Search:
         weights = self._scoring.weights
         self._text_alone = weights.graph == weights.temporal == weights.reference == 0.0
         self._asks_for, self._subjects = asked_relations(query), asked_subjects(query)
-        self._called = retriever._speaker | _USER  # how memories name the speaker
-        if retriever._speaker and retriever._speaker <= {*texts.terms(query)}:
+        self._called, terms = retriever._speaker | _USER, {*texts.terms(query)}  # how memories name the speaker
+        if retriever._speaker and retriever._speaker <= terms:
             self._subjects |= {SPEAKER}
         self._hanging, self._lent = list[str](), dict[str, dict[str, float]]()
         if (named and not self._graph_only) or not self._text_alone:
-            self._hang(named)
+            self._hang(named, terms)
 
     # -- reading the tree --
 
@@ -286,19 +286,19 @@ class _Search:
         """Return the path to the keyword of an info that is nearest to those of the question, else to its first one."""
         return max(paths, key=lambda path: self._near.get(path[-1].id, 0.0), default=[])
 
-    def _hang(self, named: Mapping[str, GraphEntity]) -> None:
+    def _hang(self, named: Mapping[str, GraphEntity], asked: set[str]) -> None:
         """Look at the infos of keywords, the nearest first; lend those of named ones the words of their names."""
-        asked, found = set(texts.terms(self._query)), dict[str, dict[str, None]]()
-        is_cut = False
+        found, is_cut = dict[str, dict[str, None]](), False
         for keyword_id in self._near:
             ids = self._infos_of(keyword_id) if len(found) < _HANGING else []
             is_cut = is_cut or not ids or len(ids) >= _HANGING // 4
             for id in ids:
                 found.setdefault(id, {})[keyword_id] = None
-        names = dict[str, set[str]]()
-        for id, entity in named.items():
-            tags = [tag for tag in entity.tags if tag not in ENTITY_TYPES]
-            names[id] = asked.intersection(texts.terms(" ".join([entity.name, *getattr(entity, "aliases", ()), *tags])))
+        called = [
+            " ".join([each.name, *getattr(each, "aliases", ()), *(tag for tag in each.tags if tag not in ENTITY_TYPES)])
+            for each in named.values()
+        ]
+        names = {id: asked & {*terms} for id, terms in zip(named, texts.terms_of(called), strict=True)}
         if is_cut:
             found |= {id: {path[-1].id: None for path in paths} for id, (_, paths) in self._hung(found).items()}
         for id, on in found.items():
@@ -336,7 +336,7 @@ class _Search:
         scored = [(total, id, breakdown) for id, (total, breakdown) in zip(known, totals, strict=True)]
         if self._asks_for and SPEAKER in self._subjects and not by_dice:
             others = self._of_others([id for total, id, _ in scored if total > LACKING])
-            scored = [(LACKING, *rest) if rest[0] in others else (total, *rest) for total, *rest in scored]
+            scored = [(LACKING if id in others else total, id, parts) for total, id, parts in scored]
         scored = [each for each in scored if each[0] > 0.0 and each[0] >= self._config.min_score]
         scored.sort(key=lambda item: (-item[0], -known[item[1]].number))  # of equals the newest
         later = dict[str, str]()
@@ -407,8 +407,9 @@ class _Search:
 
     def _states(self, ids: Collection[str]) -> dict[str, list[frozenset[str]]]:
         """Return the subjects of each state that the question asks for, as memories say them; read once."""
-        new = self._hung(id for id in ids if id not in self._stated) if self._asks_for else {}
-        self._stated |= states_of({id: info.content for id, (info, _) in new.items()}, self._asks_for)
+        if self._asks_for and (new := [id for id in ids if id not in self._stated]):
+            said = {id: info.content for id, (info, _) in self._hung(new).items()}
+            self._stated |= states_of(said, self._asks_for)
         return {id: self._stated[id] for id in ids if id in self._stated}
 
     def _with_subject(self, ids: Collection[str]) -> list[str]:

@@ -315,7 +315,7 @@ class MemoryStore(MemoryWriter):
         config = config or self.retriever.config
         config = config if min_score is None else replace(config, min_score=min_score)
         wanted = limit if self._judge is None else max(limit, SHOWN)
-        found = self.retriever.retrieve(query, wanted, None if filters == Filters() else filters, config)
+        found = self.retriever.retrieve(query, wanted, filters, config)
         if self._judge is not None:
             answering = {*judge(self._judge, query, [(each.id, each.text) for each in found[:SHOWN]])}
             found = [each for each in found if each.id in answering][:limit]

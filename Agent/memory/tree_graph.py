@@ -207,14 +207,17 @@ class TreeGraph(KnowledgeGraph):
         id, way = self._find(entity_id).id, check_direction(direction)
         return self._read(lambda db: graph_rows.read_relations(db, id, way))
 
-    def has_relations(self) -> bool:
-        """Tell whether there is any relation."""
-        return self._read(graph_rows.has_relations)
-
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
+        return self.find_named(keywords, limit)[0]
+
+    def find_named(self, keywords: Iterable[str], limit: int | None) -> tuple[list[GraphEntity], bool]:
+        """Return what `find_by_keywords` does, and whether anything is related to anything."""
         wanted = check_keywords(keywords, limit)
-        return rank_entities(wanted, limit, self._read(lambda db: graph_rows.entities_with(db, wanted, limit)))
+        found, is_related = self._read(
+            lambda db: (graph_rows.entities_with(db, wanted, limit), graph_rows.has_relations(db))
+        )
+        return rank_entities(wanted, limit, found), is_related
 
     @override
     def count_tags(self) -> Counter[str]:
