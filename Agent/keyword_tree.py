@@ -6523,9 +6523,10 @@ class KeywordTree:
         return None if held is None else self._reader.Infos([held])[0]
 
     def GetInfos(self, info_ids: Iterable[str]) -> dict[str, tuple[Info, list[list[KeywordNode]]]]:
-        """Return infos by id, those that are there, each with the paths to its keywords, from the root.
+        """Return infos by id, each with the paths to its keywords.
 
-        All are of one moment.  Cost: decodes a row for each info, link and keyword.
+        Infos that are not there are left out; a path begins with the root.  All are of one moment.  Cost: decodes a row
+        for each info, link and keyword.
         """
         ids = [_CheckId("info_id", id) for id in info_ids]
         with self._See() as state:
@@ -6558,7 +6559,7 @@ class KeywordTree:
     def GetKeywordsOfInfo(
         self, info_id: str, page: int | None = None, size: int = _PAGE
     ) -> list[tuple[KeywordNode, RelationType]]:
-        """Return the keywords an info is linked to, and how, in the order of linking.  Cost: decodes a row of each."""
+        """Return an info's keywords, each with its relation, in the order of linking.  Cost: decodes a row of each."""
         info_id = _CheckId("info_id", info_id)
         with self._See() as state:
             rows = _Page(state.by_info.Get(info_id), page, size)

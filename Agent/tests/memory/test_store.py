@@ -355,6 +355,21 @@ class TestCorrect:
             assert recalled(opened, "Paris") == []
             assert recalled(opened, "Rome") == ["Rome"]
 
+    def test_a_question_for_what_may_be_corrected_is_embedded_once(self, tmp_path: Path) -> None:
+        pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
+
+        class Noting(HashingEmbedder):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                asked.extend(texts)
+                return super().embed(texts)
+
+        asked, said = list[str](), ["I live in Paris.", "I moved to Rome."]
+        with MemoryStore(tmp_path, meaning=Noting()) as opened:
+            _ = [opened.remember(text) for text in said]
+
+            assert recalled(opened, "Where do I live?") == ["I moved to Rome.", "I live in Paris."]
+        assert [text for text in asked if "live" in text and text not in said] == ["Where do I live?"]
+
     def test_of_a_forgotten_one_is_refused(self, store: MemoryStore) -> None:
         first = store.remember("Paris", ["Ada"])
         second = store.correct(first, "Rome")

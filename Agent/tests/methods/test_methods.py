@@ -178,6 +178,14 @@ def in_log(tree: KeywordTree) -> dict[tuple[str, ...], dict[str, Any]]:
     return live
 
 
+def holders_of(tree: KeywordTree, id: str) -> list[tuple[str, object]]:
+    """Return the keywords of an info with their relations; it is read with their paths, too."""
+    held = tree.GetKeywordsOfInfo(id)
+    ((found, paths),) = tree.GetInfos([id, "never there"]).values()
+    assert (found, paths) == (tree.GetInfo(id), [tree.GetPath(one.id) for one, _ in held])
+    return [(one.id, relation) for one, relation in held]
+
+
 def picture(tree: KeywordTree) -> dict[str, Any]:
     """All there is, but for `version` and `updated_at`: by the public getters, and by the log."""
     records = in_log(tree)
@@ -192,7 +200,7 @@ def picture(tree: KeywordTree) -> dict[str, Any]:
         "children": {id: [child.id for child in tree.GetChildren(id)] for id in nodes},
         "infos": {id: fields(found) for id, found in sorted(infos.items())},
         "linked": {id: infos_of(tree, id) for id in nodes},
-        "holders": {id: [(k.id, r) for k, r in tree.GetKeywordsOfInfo(id)] for id in infos},
+        "holders": {id: holders_of(tree, id) for id in infos},
         "named": {name: [found.id for found in tree.FindByName(name)] for name in sorted(names)},
         "snake": (found.id if (found := tree.Search("那条蛇 THE SNAKE", False).node) else None),
         "counts": [metrics["keywords"], metrics["infos"], metrics["links"], metrics["unlinked_infos"]],
@@ -566,7 +574,7 @@ class TestRefusals:
             *(methodcaller(name, "x") for name in ("Search", "FindByName", "RankCandidates", "Undo")),
             *(methodcaller(name, "x") for name in ("CreateKeyword", "CreateInfo")),
             *(methodcaller(name, "root") for name in ("GetKeyword", "GetChildren", "GetPath", "GetInfosOfKeyword")),
-            *(methodcaller(name, "only") for name in ("GetInfo", "GetKeywordsOfInfo")),
+            *(methodcaller(name, "only") for name in ("GetInfo", "GetInfos", "GetKeywordsOfInfo")),
             methodcaller("BatchCreateKeywords", [{"name": "x"}]),
             methodcaller("BatchCreateInfos", [{"content": "x"}]),
             methodcaller("Restore", "20200101T000000.000000Z"),
