@@ -7,7 +7,7 @@
 >>> vectors = Vectors(index, Meaning(HashingEmbedder(synonyms=[("car", "automobile")])))
 >>> vectors.ask("red automobile")  # why less than usual is compared, or ""
 ''
->>> vectors.compare("red automobile").best(1)  # the text of the first unit
+>>> [(at, round(near, 2)) for at, near in vectors.compare("red automobile").best(1)]  # the text of the first unit
 [(2, 1.0)]
 
     asker                                      a daemon thread: there while there is something to do
