@@ -19,7 +19,6 @@ from typing import Any
 from ..keyword_tree import Info, KeywordNode, RelationType
 from .records import Fact, Keyword, Outline, Record, Source, is_blank, refuse
 
-BENEATH = "is beneath"
 KEYWORD = "keyword"
 _MCP = "mcp"
 

@@ -20,7 +20,7 @@ import json
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -28,7 +28,6 @@ from typing import Any, TypeAlias, TypeVar
 from ...base.checks import shorten
 from ...formats import import_file
 from ...formats.mcp_memory import (
-    BENEATH,
     KEYWORD,
     entity_id,
     entity_keyword,
@@ -110,26 +109,21 @@ class MemoryGraph:
         return self._change("create_entities", plan)
 
     def create_relations(self, relations: Iterable[Mapping[str, Any]]) -> Done[list[_Row]]:
-        """Make the relations that are not there, and return them; "is beneath" moves an entity of type "keyword"."""
+        """Make the relations that are not there, and return them."""
         wanted = _triples(relations)
 
         def plan() -> tuple[list[_Row], list[_Write]]:
             outline = Outline(KEY, ROOT_ID)
             facts: list[Fact] = []
-            writes: list[_Write] = []
             made = []
             for start, kind, end in wanted:
                 ids = self._end_id(outline, start), self._end_id(outline, end)
-                parent_id = self._parent_of(ids) if kind == BENEATH else None
-                if parent_id == ids[1] or self._find_relations(ids, kind):
+                if self._find_relations(ids, kind):
                     continue
                 made.append({"from": start, "to": end, "relationType": kind})
-                if parent_id is not None:
-                    writes.append(partial(self.tree.MoveKeyword, *ids))
-                    continue
                 linked = [id for id in dict.fromkeys(ids) if self.tree.GetKeyword(id) is not None]
                 facts.append(relation_fact(outline, (start, end), ids, kind, linked))
-            return made, [*writes, *self._load(facts)]
+            return made, self._load(facts)
 
         return self._change("create_relations", plan)
 
@@ -187,19 +181,16 @@ class MemoryGraph:
         return self._change("delete_observations", plan)
 
     def delete_relations(self, relations: Iterable[Mapping[str, Any]]) -> Done[None]:
-        """Delete relations; without "is beneath" an entity of the type "keyword" goes to the top."""
+        """Delete relations."""
         wanted = _triples(relations)
 
         def plan() -> tuple[None, list[_Write]]:
             outline = Outline(KEY, ROOT_ID)
-            writes: list[_Write] = []
             doomed: dict[str, None] = {}
             for start, kind, end in wanted:
                 ids = self._end_id(outline, start), self._end_id(outline, end)
-                if kind == BENEATH and self._parent_of(ids) == ids[1]:
-                    writes.append(partial(self.tree.MoveKeyword, ids[0], ROOT_ID))
                 doomed |= dict.fromkeys(self._find_relations(ids, kind))
-            return None, [*writes, *(partial(self.tree.DeleteInfo, id) for id in doomed)]
+            return None, [partial(self.tree.DeleteInfo, id) for id in doomed]
 
         return self._change("delete_relations", plan)
 
@@ -305,12 +296,6 @@ class MemoryGraph:
         """Return the keyword of a relation's end; of one that is not there, the id that it would get."""
         return self._resolve(name) or entity_id(outline, name)
 
-    def _parent_of(self, ids: tuple[str, str]) -> str | None:
-        """Return the parent of the first one, as "is beneath" has it; None without such a relation."""
-        if not {*ids} <= self.index.names.keys() or self.index.entities[ids[0]].kind != KEYWORD or ids[0] == ids[1]:
-            return None
-        return self.index.parent_of(ids[0]) or ROOT_ID
-
     def _find_relations(self, ids: tuple[str, str], kind: str) -> list[str]:
         """Return the infos that say this of two entities."""
         ours = set(self.index.touching(ids[:1])) & set(self.index.touching(ids[1:]))
@@ -381,21 +366,11 @@ class MemoryGraph:
         omitted = {"entities": left_out, "relations": len(relations) - len(shown), "observations": observations}
         return {**graph, "omitted": omitted} if any(omitted.values()) else graph
 
-    def _relations(self, touched: set[str] | None) -> Iterable[_Row]:
-        """Yield the relations that touch some entities, or all, those that follow from places included."""
-        pairs: dict[tuple[str, str], None] = {}
-        for id in self.index.names if touched is None else touched:
-            parent_id = self.index.parent_of(id)
-            if parent_id is not None:
-                pairs[id, parent_id] = None
-            node = self.tree.GetKeyword(id) if touched is not None else None
-            children = [] if node is None else node.children
-            pairs |= {(child, id): None for child in children if self.index.parent_of(child) == id}
+    def _relations(self, touched: set[str] | None) -> Iterator[_Row]:
+        """Yield the relations that touch some entities, or all."""
         for info_id in self.index.relations if touched is None else self.index.touching(touched):
             start, end = self.index.ends(info_id)
             yield {"from": start, "to": end, "relationType": self.index.relations[info_id].kind}
-        for child, parent in pairs:
-            yield {"from": self.index.names[child], "to": self.index.names[parent], "relationType": BENEATH}
 
 
 class _Room:

@@ -194,13 +194,6 @@ class GraphIndex:
 
     # -- asking --
 
-    def parent_of(self, id: str) -> str | None:
-        """Return the entity above an entity without a type; None where there is none."""
-        entity = self.entities.get(id)  # none of a keyword that is newer than what was read
-        if entity is None or entity.kind != _KEYWORD or entity.parent_id not in self.names:
-            return None
-        return entity.parent_id
-
     def touching(self, ids: Iterable[str]) -> list[str]:
         """Return the infos of the relations that begin or end at one of some entities."""
         return list(dict.fromkeys(info_id for id in ids for info_id in self._relations_of.get(id, ())))
@@ -242,9 +235,6 @@ class GraphIndex:
         """Yield an entity's observations, in the order of linking.  Cost: a decoded row for each."""
         infos = pages(self._tree.GetInfosOfKeyword, id)
         return (info for info in infos if "relation" not in said_of(info))
-
-
-_KEYWORD = kind_of({})
 
 
 def _entity_of(node: KeywordNode) -> Entity:

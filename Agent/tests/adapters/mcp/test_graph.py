@@ -157,25 +157,6 @@ class TestRelations:
         graph.delete_relations([relation("Ada", "knows", "Eve")])
         assert graph.read_graph()["relations"] == [relation("Eve", "knows", "Ada")]
 
-    def test_is_beneath_moves_a_keyword(self, graph: MemoryGraph) -> None:
-        graph.create_entities([entity("food", "keyword"), entity("bread", "keyword")])
-        graph.create_relations([relation("bread", "is beneath", "food")])
-
-        assert graph.tree.Search("food/bread").node is not None
-        assert graph.read_graph()["relations"] == [relation("bread", "is beneath", "food")]
-        assert graph.open_nodes(["food"])["relations"] == [relation("bread", "is beneath", "food")]
-        assert graph.create_relations([relation("bread", "is beneath", "food")]).result == []
-        graph.delete_relations([relation("bread", "is beneath", "food")])
-        assert graph.read_graph()["relations"] == []
-
-    def test_a_circle_of_places_is_refused(self, graph: MemoryGraph) -> None:
-        graph.create_entities([entity("a", "keyword"), entity("b", "keyword")])
-        graph.create_relations([relation("a", "is beneath", "b")])
-        with pytest.raises(InvalidInputError):
-            graph.create_relations([relation("b", "is beneath", "a")])
-
-        assert graph.read_graph()["relations"] == [relation("a", "is beneath", "b")]
-
 
 class TestWhoeverChangesTheTree:
     def test_renamed_is_found_by_both_names(self, graph: MemoryGraph) -> None:
@@ -239,7 +220,8 @@ class TestWhoeverChangesTheTree:
 
     def test_says_the_same_as_one_that_reads_it_again(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada", "person", "a"), entity("Eve", "keyword"), entity("Zoe", "keyword")])
-        graph.create_relations([relation("Ada", "knows", "Eve"), relation("Zoe", "is beneath", "Eve")])
+        graph.create_relations([relation("Ada", "knows", "Eve")])
+        graph.tree.MoveKeyword(id_of(graph.tree, "Zoe"), id_of(graph.tree, "Eve"))
         graph.read_graph()
         graph.delete_entities(["Ada"])
         graph.create_entities([entity("Ada", "person", "x"), entity("Bob")])
