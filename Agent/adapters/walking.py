@@ -40,7 +40,6 @@ _SHOWN = 50  # keywords or groups in one reply
 _FACTS = 50  # of a match
 _CANDIDATES = 10
 _EXCERPTS = 3, 300  # facts of a candidate, and characters of each
-_PAGE = 500
 _OPERATIONS = 20  # of a history
 _CONTENT = 20_000  # characters of a fact in a reply
 
@@ -101,11 +100,12 @@ class TreeWalk:
             facts = _fit(_info_row(info) for info in result.infos[:_FACTS])
             match = {**self._keyword_row(result.node), "facts": facts, "fact_count": result.info_count}
             return {"status": "matched", "match": match, "candidates": []}
+        about = f"{query} {context}".strip()
         if result.candidates:
-            places = self._places(context)
+            ranked = self.tree.RankCandidates(about, 10 * _CANDIDATES) if context.strip() else []
+            places = {node.id: place for place, (node, _) in enumerate(ranked)}
             nodes = sorted(result.candidates, key=lambda node: places.get(node.id, len(places)))
             return {"status": "ambiguous", "match": None, "candidates": list(map(self._candidate_row, nodes))}
-        about = f"{query} {context}".strip()
         ranked = self.tree.RankCandidates(about, _CANDIDATES) if about else []
         candidates = [{**self._candidate_row(node), "confidence": round(confidence, 2)} for node, confidence in ranked]
         return {"status": "candidates" if candidates else "not_found", "match": None, "candidates": candidates}
@@ -114,17 +114,6 @@ class TreeWalk:
         count, limit = _EXCERPTS
         infos = self.tree.GetInfosOfKeyword(node.id, size=count)
         return {**self._keyword_row(node), "facts": [_info_row(info, limit) for info in infos]}
-
-    def _places(self, context: str) -> dict[str, int]:
-        """Return which keywords fit a context, or are under one that does: id → place in the ranking."""
-        if not context.strip():
-            return {}
-        ranked = self.tree.RankCandidates(context, 10 * _CANDIDATES)
-        places = {node.id: place for place, (node, _) in enumerate(ranked)}
-        for node, _ in ranked:
-            for child in node.children if len(node.children) <= _PAGE else ():
-                places.setdefault(child, places[node.id])
-        return places
 
     def look_beneath(self, id: str = ROOT_ID) -> _Row:
         """Return the keywords under one, or under a group; of more than 50, groups of them.
