@@ -20,13 +20,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..base.forks import watch_forks
-from ..keyword_tree import (
-    DuplicateIdError,
-    InvalidInputError,
-    KeywordTree,
-    NotFoundError,
-    VersionConflictError,
-)
+from ..keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, NotFoundError, VersionConflictError
 
 __all__ = ["Done", "InOrder", "LastOperations", "add_missing", "try_again"]
 

@@ -11,14 +11,7 @@ from ..formats import READ_FORMATS, WRITE_FORMATS, export_file, format_of, impor
 from ..keyword_tree import InvalidInputError
 from .program import command
 from .screen import line, spell_row
-from .session import (
-    FOUND,
-    ROOT_ID,
-    STORE_PROBLEM,
-    Session,
-    number_of,
-    user_files,
-)
+from .session import FOUND, ROOT_ID, STORE_PROBLEM, Session, number_of, user_files
 
 KEEP_LOOSE = ("json", "html")
 """Formats that hold infos without a keyword, too."""

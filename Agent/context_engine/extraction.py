@@ -16,18 +16,15 @@ from ..base.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_li
 from ..keyword_tree import HideKeys
 from ..memory.extraction import FACTS_SCHEMA, Fact, Shown, check_fact, make_question, tokens_for
 from ..models.model_clients import within
-from .core.config import (
-    CHUNK_TOKENS,
-    LEVEL_TOKENS,
-    MODEL_CALLS,
-    MODEL_CANDIDATES,
-    MODEL_SECONDS,
-    MODEL_THREADS,
-    OWNER_OF,
-)
+from .core.config import LEVEL_TOKENS, OWNER_OF
 from .core.messages import mask, own_words
 from .core.objects import LLM, CandidateMemory, Message, RequestContext, SessionArchive
 
+MODEL_SECONDS = 60.0
+"""So long a commit waits for a model, all its calls together."""
+
+_CALLS, _CANDIDATES = 8, 50  # of a commit, at most
+_CHUNK_TOKENS, _THREADS = 6_000, 4
 _ROWS = 400  # statements in a chunk of 6,000 tokens, at 15 tokens each
 
 
@@ -40,7 +37,7 @@ class Allowance:
 
     def __init__(self) -> None:
         self.until = time.monotonic() + MODEL_SECONDS
-        self.calls, self.candidates = MODEL_CALLS, MODEL_CANDIDATES
+        self.calls, self.candidates = _CALLS, _CANDIDATES
 
 
 @dataclass
@@ -77,7 +74,7 @@ class ModelReader:
         as many as its `concurrency` says.
         """
         allowance, made = allowance or Allowance(), Reading()
-        most = tokens_for(getattr(self._llm, "context_tokens", None), CHUNK_TOKENS)
+        most = tokens_for(getattr(self._llm, "context_tokens", None), _CHUNK_TOKENS)
         wanted = range(1, len(messages) + 1) if wanted is None else wanted
         chunks = chunk_messages(messages, self._count, wanted, most)
         speakers = len({fold(message.name) for message in messages if message.role == "user" and message.name})
@@ -92,7 +89,7 @@ class ModelReader:
         asked = chunks[: allowance.calls if allowance.candidates > 0 else 0]
         allowance.calls -= len(asked)
         made.unread.update(number for chunk in chunks[len(asked) :] for number, _ in chunk)
-        with ThreadPoolExecutor(self.concurrency or MODEL_THREADS) as pool:
+        with ThreadPoolExecutor(self.concurrency or _THREADS) as pool:
             for found in pool.map(ask, asked):
                 made.candidates += found.candidates
                 made.unread |= found.unread
@@ -134,7 +131,7 @@ def _candidate_of(fact: Fact, number: int, message: Message, archive: SessionArc
 
 
 def chunk_messages(
-    messages: Sequence[Message], count: CountTokens, wanted: Container[int], most: int = CHUNK_TOKENS
+    messages: Sequence[Message], count: CountTokens, wanted: Container[int], most: int = _CHUNK_TOKENS
 ) -> list[Chunk]:
     """Return the wanted messages, whole, in chunks of limited tokens, without forgotten ones.
 

@@ -31,11 +31,12 @@ from ..finding.embedder import Embedder as FinderEmbedder
 from ..finding.embedder import Meaning
 from ..finding.index import Index, LostIndexError, Ranking, Unit
 from ..keyword_tree import BuildMessages, HideKeys, LLMClient
-from .core.config import PASSAGE_CHARACTERS, PLACES, SESSIONS, context_type_of
+from .core.config import PLACES, SESSIONS, context_type_of
 from .core.entries import parse_entries
 from .core.messages import decode_line
 from .core.objects import LLM, ContextNode, Embedder, IndexRecord, Message, RequestContext, VectorIndex
 
+_PASSAGE_CHARACTERS = 800
 _RANKED = 150  # units that are ranked for a question, of all levels
 _QUESTIONS = 64  # whose nearest places are kept
 _NAMED_WORDS = 400  # of a text, that are looked at for names
@@ -61,7 +62,7 @@ def _make_tables(db: sqlite3.Connection) -> None:
 
 def split_passages(text: str) -> list[str]:
     """Return a text in passages of at most 800 characters, each of which ends with a paragraph, else a sentence."""
-    return [passage.strip() for passage in texts.passages(text.strip(), PASSAGE_CHARACTERS)]
+    return [passage.strip() for passage in texts.passages(text.strip(), _PASSAGE_CHARACTERS)]
 
 
 def phrases_of(text: str) -> set[str]:

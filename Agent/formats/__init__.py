@@ -40,16 +40,7 @@ from typing import NamedTuple
 
 from ..base.checks import shorten
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
-from .records import (
-    ROOT_ID,
-    ImportReport,
-    Outline,
-    Source,
-    load,
-    refuse,
-    refuse_encoding,
-    undo_import,
-)
+from .records import ROOT_ID, ImportReport, Outline, Source, load, refuse, refuse_encoding, undo_import
 from .view import View
 
 __all__ = [

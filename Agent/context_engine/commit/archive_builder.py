@@ -16,22 +16,16 @@ from ...base.text import (
     split_sentences,
     strings_of,
 )
-from ..core.config import (
-    ABSTRACT,
-    ARCHIVE_BYTES,
-    ARCHIVE_MESSAGES,
-    CONTENT,
-    LEVEL_TOKENS,
-    MESSAGES,
-    OVERVIEW,
-    SEE_MESSAGES,
-)
+from ..core.config import ABSTRACT, CONTENT, LEVEL_TOKENS, MESSAGES, OVERVIEW, SEE_MESSAGES
 from ..core.errors import ContextEngineError, NodeNotFoundError, check_list
 from ..core.messages import decode_messages, encode_message, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
 from ..extraction import describe_tool
 from ..fs.context_fs import ContextFS
 from ..fs.uri import check_access, parse_uri, session_uri
+
+ARCHIVE_BYTES, ARCHIVE_MESSAGES = 1024 * 1024, 1_000
+"""A longer session goes into several archives, so that reading one message of it stays cheap."""
 
 _SPEAKERS = 6
 _KNOWN_ARCHIVES = 10_000

@@ -26,7 +26,7 @@ from typing import Any
 from ...base.checks import shorten
 from ...base.text import clean, count_tokens, cut_tokens, date_of, fold, mapping_of, merge_unique, one_line, strings_of
 from ...keyword_tree import HideKeys
-from ..core.config import EXTRACT_ARCHIVE, LEASE_S, LEVEL_TOKENS, MODEL_SECONDS, OWNER_OF, SESSIONS, SKIP
+from ..core.config import EXTRACT_ARCHIVE, LEVEL_TOKENS, OWNER_OF, SESSIONS, SKIP
 from ..core.entries import candidate_id
 from ..core.errors import ContextEngineError, InvalidInputError, ProviderDownError, StoreError, VersionConflictError
 from ..core.messages import forgotten_digest, read_messages, said_digest, tell_repeats
@@ -42,11 +42,12 @@ from ..core.objects import (
     WritePlan,
     WriteResult,
 )
-from ..extraction import EXTRACTORS, Allowance, ModelReader, Reading
+from ..extraction import EXTRACTORS, MODEL_SECONDS, Allowance, ModelReader, Reading
 from ..fs.context_fs import ContextFS, RelationStore
 from ..fs.main_store import Transaction
 from ..fs.meta import Staged, read_meta
 from ..fs.uri import memory_uri, parse_uri, session_uri
+from ..index.outbox_store import LEASE_S
 from .archive_builder import ArchiveBuilder, next_number, render_archive, split_messages
 from .context_writer import ContextWriter, RelationWriter
 from .policies import Ask, PolicyRouter

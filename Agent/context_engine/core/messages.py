@@ -35,9 +35,11 @@ from ...base.checks import shorten
 from ...base.secrets_in_text import find_cookies, find_credentials
 from ...base.secrets_in_text import mask as _mask_shapes
 from ...base.text import clean, digest_of, mapping_of, one_line, read_time, time_of, to_json
-from .config import MESSAGE_BYTES, RAW_BYTES
 from .errors import InvalidInputError, StoreCorruptError
 from .objects import Message
+
+MESSAGE_BYTES, RAW_BYTES = 16 * 1024 * 1024, 48 * 1024 * 1024
+"""A message's text, and all of the message as JSON, with its images."""
 
 _WRAPPED = ({"id", "at", "message"}, {"id", "at", "forgotten"})
 _TIMES = ("at", "timestamp", "created_at", "time", "date", "create_time", "createdAt", "ts", "sent_at")

@@ -20,8 +20,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ..core.config import FILE_BYTES, FILES, META, SPACE, URI_SEGMENTS
+from ..core.config import FILES, META, SPACE, URI_SEGMENTS
 from ..core.errors import StoreCorruptError, StoreError
+
+FILE_BYTES = 64 * 1024 * 1024
+"""A larger file of a node is not read: it cannot be the engine's."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not block

@@ -56,6 +56,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ATTEMPTS = 50
+_COMMITS, _WAL_BYTES = 500, 4 * 1024 * 1024  # may wait for a sync of the files; the WAL is emptied then
 
 
 _EMPTY: Image = {config.ABSTRACT: b"", config.OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
@@ -409,7 +410,7 @@ class MainStore:
         self.journal.mark_applied([commit.sequence])
         self._committed += [event for event, _ in commit.events]
         self._commits_since += 1
-        if self._commits_since >= config.CHECKPOINT_COMMITS or self.journal.wal_size() >= config.WAL_BYTES:
+        if self._commits_since >= _COMMITS or self.journal.wal_size() >= _WAL_BYTES:
             self.checkpoint()
 
     def checkpoint(self) -> None:

@@ -21,11 +21,12 @@ from urllib.parse import unquote
 from ...base.checks import shorten
 from ...base.names import encode_name, slug_of
 from ...base.text import digest_of
-from ..core.config import OWNER_OF, SESSIONS, URI_CHARACTERS, URI_SEGMENTS
+from ..core.config import OWNER_OF, SESSIONS, URI_SEGMENTS
 from ..core.errors import AccessDeniedError, ContextEngineError, InvalidUriError
 from ..core.objects import RequestContext
 
 _SCHEME = "ctx://"
+_CHARACTERS = 1_024
 _find_forbidden = re.compile("[\\\\?#\u2028\u2029]").search
 _is_plain = re.compile("[a-z0-9_-]{1,200}").fullmatch  # is its own folder: most are, and the look at each takes long
 _OWNERS = {"users": "user", "agents": "agent"}
@@ -88,8 +89,8 @@ class Uri(NamedTuple):
 def _parse(text: str) -> Uri:
     if not text.startswith(_SCHEME):
         raise InvalidUriError(f"a URI begins with {_SCHEME}: {shorten(text)}")
-    if len(text) > URI_CHARACTERS:
-        raise InvalidUriError(f"a URI has at most {URI_CHARACTERS} characters, not {len(text)}: {shorten(text)}")
+    if len(text) > _CHARACTERS:
+        raise InvalidUriError(f"a URI has at most {_CHARACTERS} characters, not {len(text)}: {shorten(text)}")
     segments = tuple(text[len(_SCHEME) :].split("/"))
     if len(segments) > URI_SEGMENTS:
         raise InvalidUriError(f"a URI has at most {URI_SEGMENTS} segments, not {len(segments)}: {shorten(text)}")

@@ -22,7 +22,6 @@ from ...finding.embedder import Meaning
 from ...keyword_tree import HideKeys
 from ..core.config import (
     DELETE_CONTEXT,
-    LEASE_S,
     MESSAGES,
     META,
     MOVE_CONTEXT,
@@ -56,7 +55,7 @@ from ..fs.folders import Image
 from ..fs.meta import read_edges, staged_of
 from ..fs.uri import Uri, parse_uri
 from ..providers import IndexedVectors, WordIndex, passages_of, projected_digest
-from .outbox_store import OutboxStore
+from .outbox_store import LEASE_S, OutboxStore
 
 
 def record_id(uri: str, level: int, part: int = 0) -> str:

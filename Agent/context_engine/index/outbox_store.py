@@ -12,10 +12,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.config import ATTEMPTS, BACKOFF_LIMIT_S, BACKOFF_S, LEASE_S, UPSERT_CONTEXT
+from ..core.config import UPSERT_CONTEXT
 from ..core.objects import OutboxEvent
 from ..fs.journal import Journal, put_event
 
+LEASE_S = 60.0
+"""So long a claimed event is a worker's own."""
+
+_BACKOFF_S, _BACKOFF_LIMIT_S, _ATTEMPTS = 1.0, 600.0, 8  # of a failed event
 _SAME = 10_000  # events that one claim ends, since another one of it looks at their place
 _COLUMNS = "event_id, event_type, uri, payload, retry_count, created_at, sequence"
 
@@ -99,8 +103,8 @@ class OutboxStore:
         if not rows:
             return
         count = int(rows[0][0]) + 1
-        is_dead = not retryable or count >= ATTEMPTS
-        pause = min(BACKOFF_LIMIT_S, BACKOFF_S * 2 ** (count - 1)) * (0.5 + self._jitter() / 2)
+        is_dead = not retryable or count >= _ATTEMPTS
+        pause = min(_BACKOFF_LIMIT_S, _BACKOFF_S * 2 ** (count - 1)) * (0.5 + self._jitter() / 2)
         self._change(
             "status = ?, retry_count = ?, due_at = ?, error = ?, lease_until = NULL",
             ("dead" if is_dead else "pending", count, self._clock() + pause, error[:500]),

@@ -26,9 +26,7 @@ from ..core.config import (
     MESSAGES,
     OVERVIEW,
     OWNER_OF,
-    PASSAGE_CHARACTERS,
     PLACES,
-    QUERY_CHARACTERS,
     RELATIONS,
     SESSIONS,
     context_type_of,
@@ -198,6 +196,7 @@ _CUES = (
     (r"(?i)\b(?:my name|am i|live|work|birthday|job)\b|我叫|我是谁|住在|工作|生日|职业", ("profile",)),
 )
 _TYPES = ("", *dict.fromkeys(map(context_type_of, (*OWNER_OF, SESSIONS))))
+_HALF = 1_000  # characters: of a longer question its beginning and its end are asked
 _LAST = 3  # messages of the running session that a second query takes its words from
 
 
@@ -231,8 +230,8 @@ class QueryPlanner:
             raise InvalidInputError(f"query must be a text, not {shorten(query)}")
         if session_archive is not None and not isinstance(session_archive, SessionArchive):
             raise InvalidInputError(f"session_archive must be a SessionArchive, not {shorten(session_archive)}")
-        if len(query) > QUERY_CHARACTERS:
-            query = f"{query[: QUERY_CHARACTERS // 2]}\n{query[-QUERY_CHARACTERS // 2 :]}"
+        if len(query) > 2 * _HALF:
+            query = f"{query[:_HALF]}\n{query[-_HALF:]}"
         given = dict(hints or {})
         target = given.get("target_uri")
         planned = TypedQuery(
@@ -380,7 +379,6 @@ class RetrievalAssembler:
         reason = f"{level} {hit.score:.2f}: {hit.reason}" + (
             say("; said by {}", say(role)) if role not in ("", "user") else ""
         )
-        excerpt = excerpt[:PASSAGE_CHARACTERS]
         return RetrievedBlock(held.node.uri, level, abstract, "", excerpt, held.edges, score, reason)
 
 

@@ -26,9 +26,17 @@ from Agent.context_engine import (
     RequestContext,
     StoreError,
 )
-from Agent.context_engine.core.config import FILE_BYTES, MESSAGES, RAW_BYTES
+from Agent.context_engine.core.config import MESSAGES
 from Agent.context_engine.core.errors import StoreCorruptError
-from Agent.context_engine.core.messages import decode_messages, encode_messages, own_words, read_message, read_messages
+from Agent.context_engine.core.messages import (
+    RAW_BYTES,
+    decode_messages,
+    encode_messages,
+    own_words,
+    read_message,
+    read_messages,
+)
+from Agent.context_engine.fs.folders import FILE_BYTES
 from Agent.keyword_tree import KeywordTree, KeywordTreeError
 from Agent.tests.support.looking import disk
 from Agent.tests.support.plain_reader import open_engine
