@@ -19,16 +19,7 @@ from typing import Any, TypeAlias
 
 from ..formats.records import ROOT_ID, is_blank
 from ..formats.view import pages
-from ..keyword_tree import (
-    Change,
-    Info,
-    InvalidInputError,
-    KeywordNode,
-    KeywordTree,
-    LLMClient,
-    NotFoundError,
-    SearchStatus,
-)
+from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, LLMClient, NotFoundError
 from ..memory.retriever import MemoryRetriever
 from ..models.judge import SHOWN, judge
 from .item_ranking import index_path
@@ -96,7 +87,7 @@ class TreeWalk:
         """
         self.tree.Refresh()
         result = self.tree.Search(query, llm_expand_query=False)
-        if result.status is SearchStatus.MATCHED and result.node is not None:
+        if result.node is not None:
             facts = _fit(_info_row(info) for info in result.infos[:_FACTS])
             match = {**self._keyword_row(result.node), "facts": facts, "fact_count": result.info_count}
             return {"status": "matched", "match": match, "candidates": []}

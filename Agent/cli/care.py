@@ -8,10 +8,11 @@ import click
 
 from ..base.language import count_of, parts, say
 from ..formats import READ_FORMATS, WRITE_FORMATS, export_file, format_of, import_file
+from ..formats.records import ROOT_ID
 from ..keyword_tree import InvalidInputError
 from .program import command
 from .screen import line, spell_row
-from .session import FOUND, ROOT_ID, STORE_PROBLEM, Session, number_of, user_files
+from .session import FOUND, STORE_PROBLEM, Session, number_of, user_files
 
 KEEP_LOOSE = ("json", "html")
 """Formats that hold infos without a keyword, too."""

@@ -27,21 +27,12 @@ from rich.text import Text
 
 from ..base.checks import check_free
 from ..base.language import count_of, parts, say
+from ..formats.records import ROOT_ID
 from ..keyword_tree import Info, KeywordNode, KeywordTree, SearchResult, SearchStatus
 from ..store.log_follower import all_infos
 from .program import command, program
 from .screen import draw_tree, line, shorten, spell_row
-from .session import (
-    FOUND,
-    NEAR,
-    NOT_FOUND,
-    ROOT_ID,
-    Session,
-    path_of,
-    spell_keyword,
-    spell_links,
-    spell_places,
-)
+from .session import FOUND, NEAR, NOT_FOUND, Session, path_of, spell_keyword, spell_links, spell_places
 
 REASONS = {
     "exact": "exact name or alias",

@@ -28,6 +28,7 @@ from rich.status import Status
 
 from ..base.language import count_of, parts, say
 from ..base.names import encode_name
+from ..formats.records import ROOT_ID
 from ..keyword_tree import (
     Info,
     InvalidInputError,
@@ -45,7 +46,6 @@ from .screen import Screen, clean, line, shorten, spell_row
 if TYPE_CHECKING:
     from ..finding.embedder import Meaning
 
-ROOT_ID = "root"
 ID_LIMIT = 512  # characters
 _PATIENCE_S = 600.0  # where meaning was asked for, a command waits until all is read
 DATA_VARIABLE = "KEYWORD_TREE_DATA"

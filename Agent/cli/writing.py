@@ -5,10 +5,11 @@ import sys
 import click
 
 from ..base.language import say
+from ..formats.records import ROOT_ID
 from ..keyword_tree import InvalidInputError, KeywordNode, KeywordTree, NotFoundError, RelationType
 from .program import command
 from .screen import line, shorten, spell_row
-from .session import ROOT_ID, Session, UnknownNameError, path_of, spell_keyword, spell_links, spell_places, unclear
+from .session import Session, UnknownNameError, path_of, spell_keyword, spell_links, spell_places, unclear
 
 
 def read_content(content: str) -> str:

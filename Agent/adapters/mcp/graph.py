@@ -29,7 +29,7 @@ from ...base.checks import shorten
 from ...formats import import_file
 from ...formats.mcp_memory import KEYWORD, entity_id, entity_keyword, is_type, relation_fact, said_of, type_keyword
 from ...formats.records import ROOT_ID, Fact, Keyword, Outline, is_blank, load
-from ...keyword_tree import InvalidInputError, KeywordTree, SearchStatus
+from ...keyword_tree import InvalidInputError, KeywordTree
 from ..operations import NAME_LIMIT, Done, try_again
 from ..walking import cut
 from .graph_index import GraphIndex
@@ -275,8 +275,8 @@ class MemoryGraph:
     def _find_all(self, name: str) -> list[str]:
         """Return the entities that have an alias or a path, or a name but for case and width."""
         result = self.tree.Search(name, llm_expand_query=False)
-        nodes = [result.node] if result.status is SearchStatus.MATCHED else result.candidates
-        return [node.id for node in nodes if node is not None and node.id in self.index.names]
+        nodes = result.candidates if result.node is None else [result.node]
+        return [node.id for node in nodes if node.id in self.index.names]
 
     def _need(self, name: str) -> str:
         id = self._resolve(name)
