@@ -30,7 +30,6 @@ from ...base.text import clean, merge_unique, to_json
 from ..core.config import (
     ABSTRACT,
     CONTENT,
-    FILES,
     LEVEL_TOKENS,
     LEVELS,
     MESSAGES,
@@ -290,9 +289,6 @@ def _author(ctx: RequestContext, author: str) -> str:
     return author if user == ctx.user_id else agent
 
 
-_HEAD = (ABSTRACT, OVERVIEW, META)
-
-
 class ContextFS(History):
     """The main store in a folder, opened as `MainStore` says; any number of threads and processes may use it."""
 
@@ -326,25 +322,22 @@ class ContextFS(History):
             NodeNotFoundError: There is none.
             StoreCorruptError: A file is no UTF-8, or too large; it is left as it is.
         """
-        found, staged = self.look_up(ctx, uri, FILES if include_content else _HEAD)
+        found, staged = self.look_up(ctx, uri)
         return node_of(found, staged, include_content)
 
-    def look_up(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[Uri, Staged]:
-        """Return a node with some of its files, as they were at one moment."""
+    def look_up(self, ctx: RequestContext, uri: str) -> tuple[Uri, Staged]:
+        """Return a node with its files, as they were at one moment."""
         found, current = check_access(ctx, uri), self.current()
-        if current is not None:
-            return found, current.look(found)
-        files = files if found.category == SESSIONS else FILES  # only archives are so large that a part is read faster
-        return found, staged_of(found, self.read_image(found, files=files))
+        return found, staged_of(found, self.read_image(found)) if current is None else current.look(found)
 
     def read_file(self, ctx: RequestContext, uri: str, name: str) -> bytes:
         """Return one of a node's files; b"" where it has none of the name."""
-        return self.look_up(ctx, uri, (name, META))[1].files.get(name, b"")
+        return self.look_up(ctx, uri)[1].files.get(name, b"")
 
     def read_level(self, ctx: RequestContext, uri: str, level: str) -> str:
         """Return a node's abstract (L0), overview (L1) or content (L2)."""
         name = file_of(level)
-        found, staged = self.look_up(ctx, uri, (name, MESSAGES, META) if name == CONTENT else (name, META))
+        found, staged = self.look_up(ctx, uri)
         return _text_of(found, name, staged)
 
     def read_metadata(self, ctx: RequestContext, uri: str) -> dict[str, Any]:
@@ -511,9 +504,7 @@ def node_of(uri: Uri, staged: Staged, include_content: bool = True) -> ContextNo
     """Return a node as a caller gets it; with `include_content` also its L2."""
     abstract, overview = (_text_of(uri, name, staged) for name in (ABSTRACT, OVERVIEW))
     content = _text_of(uri, CONTENT, staged) if include_content else ""
-    meta = dict(staged.meta)
-    named = {} if include_content else meta["digests"]  # of what was not read the metadata's word is taken
-    meta["digests"] = named | digests_of(staged.files)
+    meta = {**staged.meta, "digests": digests_of(staged.files)}
     kind, category = meta.pop("type"), meta.pop("category")
     return ContextNode(uri.text, uri.parent, kind, category, uri.owner_space, abstract, overview, content, meta)
 

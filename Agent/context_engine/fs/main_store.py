@@ -477,15 +477,14 @@ class MainStore:
 
     # -- where things are --
 
-    def read_image(self, uri: Uri, may_lock: bool = True, files: Sequence[str] = FILES) -> Image:
+    def read_image(self, uri: Uri, may_lock: bool = True) -> Image:
         """Return a node's files as they are, whole; {} where there are none.
 
-        The metadata is among `files`; of a node that is edited all are returned. What is not whole is read again under
-        the lock, for which who holds an index must not wait (`may_lock`), since who has it may wait for the index: then
-        it is an edit, or its event is yet to come. Cost: one open a file and folder; of an edit the lock, once.
+        What is not whole is read again under the lock, for which who holds an index must not wait (`may_lock`), since
+        who has it may wait for the index: then it is an edit, or its event is yet to come.
+
+        Cost: one open a file and folder; of an edit the lock, once.
         """
-        if files is not FILES and is_whole(image := self.folders.read(uri.folders, files), files):
-            return image
         image = self.folders.read(uri.folders)
         if not image.keys() - {META}:
             return {}

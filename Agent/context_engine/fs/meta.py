@@ -8,7 +8,7 @@ Edited values are taken where their type is right; for others a node has the def
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,10 +52,9 @@ def digests_of(image: Image) -> dict[str, str]:
     return {name: file_digest(image[name]) for name in FILES if name in image and name != META}
 
 
-def is_whole(image: Image, files: Sequence[str] = FILES) -> bool:
-    """Whether the read files of a node fit the digests in its metadata, which is one of them."""
-    named = _load(image.get(META, b"")).get("digests")
-    return isinstance(named, dict) and {name: named[name] for name in files if name in named} == digests_of(image)
+def is_whole(image: Image) -> bool:
+    """Whether the files of a node fit the digests in its metadata, which is one of them."""
+    return _load(image.get(META, b"")).get("digests") == digests_of(image)
 
 
 def state_of(image: Image) -> str:

@@ -351,13 +351,8 @@ class RetrievalAssembler:
 
     def _look(self, ctx: RequestContext, uri: str, known: Mapping[str, str], query: TypedQuery) -> _Seen | None:
         try:
-            if parse_uri(uri).category == SESSIONS:
-                node = self._fs.read_node(ctx, uri, include_content=False)
-                # Never changed but to forget: each line stands for itself, and a digest costs more than the reading.
-                image = self._fs.folders.read(parse_uri(node.uri).folders, (RELATIONS, MESSAGES))
-            else:
-                found, staged = self._fs.look_up(ctx, uri)
-                node, image = node_of(found, staged), staged.files
+            found, staged = self._fs.look_up(ctx, uri)
+            node, image = node_of(found, staged, found.category != SESSIONS), staged.files
         except NodeNotFoundError:
             self._on_stale(uri)
             return None
