@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from ..keyword_tree import InvalidInputError
 
-__all__ = ["OPERATORS", "Filter", "Test", "all_of", "copy_value", "depth_of", "leaves", "look_up", "read_filter"]
+__all__ = ["OPERATORS", "Filter", "Test", "all_of", "leaves", "look_up", "read_filter"]
 
 Test: TypeAlias = Callable[[Any], bool]
 """Whether a field fits."""
@@ -115,15 +115,6 @@ def equals(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-def copy_value(value: Any) -> Any:
-    """Return a value of which nothing is shared."""
-    if isinstance(value, dict):
-        return {key: copy_value(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [copy_value(inner) for inner in value]
-    return value
-
-
 def leaves(value: object) -> list[str]:
     """Return all that a value says, without the names of its fields."""
     if isinstance(value, dict):
@@ -131,16 +122,3 @@ def leaves(value: object) -> list[str]:
     if isinstance(value, list):
         return [text for inner in value for text in leaves(inner)]
     return [] if value is None or isinstance(value, bool) else [str(value)]
-
-
-def depth_of(value: object) -> int:
-    """Return how many levels of lists and objects a value has; 0 for a number. Any depth is counted."""
-    level: list[object] = [value]
-    depth = -1
-    while level:
-        depth += 1
-        containers = [each for each in level if isinstance(each, (Mapping, list, tuple))]
-        level = [inner for each in containers for inner in (each.values() if isinstance(each, Mapping) else each)] or (
-            [None] if containers else []
-        )
-    return depth

@@ -39,6 +39,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
@@ -49,9 +50,10 @@ from uuid import UUID
 
 from typing_extensions import override
 
+from ..base.checks import depth_of
 from ..keyword_tree import Info, InvalidInputError, KeywordTree, NotFoundError
 from ..store.addresses import open_tree
-from .filters import copy_value, depth_of, leaves, read_filter
+from .filters import leaves, read_filter
 from .item_ranking import ItemRanking, index_path
 from .items import ItemAdapter, ItemList
 from .operations import InOrder, add_missing, try_again
@@ -334,7 +336,7 @@ class KeywordTreeStore(ItemAdapter, BaseStore):
         return {
             "namespace": held.namespace,
             "key": held.key,
-            "value": copy_value(self._value(held)),
+            "value": deepcopy(self._value(held)),
             "created_at": datetime.fromtimestamp(held.created_at, UTC),
             "updated_at": datetime.fromtimestamp(held.updated_at, UTC),
         }
@@ -665,9 +667,10 @@ def _encode(op: PutOp) -> str:
         raise InvalidInputError(f"the value of {op.key!r:.80} must be an object, not {type(op.value).__name__}")
     try:
         text = json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False, default=_as_json)
+        is_deep = text.count("[") + text.count("{") > _DEPTH and depth_of(op.value) > _DEPTH
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"the value of {op.key!r:.80} cannot be written as JSON: {error}") from error
-    if text.count("[") + text.count("{") > _DEPTH and depth_of(op.value) > _DEPTH:
+    if is_deep:
         raise InvalidInputError(f"the value of {op.key!r:.80} is nested deeper than {_DEPTH} levels")
     return text
 

@@ -28,6 +28,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any, Self, TypeAlias
@@ -47,7 +48,7 @@ from ..keyword_tree import (
 )
 from ..memory.scoring import ScoreBreakdown
 from ..store.addresses import open_tree
-from .filters import OPERATORS, Filter, Test, all_of, copy_value, look_up
+from .filters import OPERATORS, Filter, Test, all_of, look_up
 from .item_ranking import ItemRanking, index_path
 from .items import ItemAdapter, ItemList
 from .operations import LastOperations, add_missing, try_again
@@ -353,8 +354,8 @@ class Memory(ItemAdapter):
             "created_at": payload["created_at"],
             "updated_at": payload["updated_at"],
         }
-        row |= {name: copy_value(payload[name]) for name in _PROMOTED if name in payload}
-        rest = {name: copy_value(value) for name, value in payload.items() if name not in _CORE}
+        row |= {name: deepcopy(payload[name]) for name in _PROMOTED if name in payload}
+        rest = {name: deepcopy(value) for name, value in payload.items() if name not in _CORE}
         return row | ({"metadata": rest} if rest else {})
 
     # -- changing -------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import reprlib
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..keyword_tree import InvalidInputError
 
@@ -51,6 +51,12 @@ def check_free(host: str, port: int) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).partition(" (while")[0]
         raise InvalidInputError(f"{host}:{port} cannot be had ({reason}): choose another port") from error
+
+
+def depth_of(value: object) -> int:
+    """Return how many levels of lists and objects a value has, 0 for a number; some hundreds are a `RecursionError`."""
+    held = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else None
+    return 0 if held is None else 1 + max(map(depth_of, held), default=0)
 
 
 _writer = reprlib.Repr()

@@ -31,6 +31,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..base.checks import depth_of
 from ..base.text import read_time
 from .records import LAST_S, OWNER_SCOPE, Json, KnowHubError, invalid
 
@@ -103,7 +104,7 @@ def _in_utc(time: datetime) -> datetime:
 def _check_json(value: _Json, limit: int = 20_000) -> _Json:
     """Return a value; refuse one that is no plain JSON, too deep or too long."""
     try:
-        text, depth = json.dumps(value, ensure_ascii=False, allow_nan=False), _depth_of(value)
+        text, depth = json.dumps(value, ensure_ascii=False, allow_nan=False), depth_of(value)
     except (TypeError, ValueError, RecursionError):
         raise ValueError("it must be plain JSON, with finite numbers") from None
     _storable(text)
@@ -112,11 +113,6 @@ def _check_json(value: _Json, limit: int = 20_000) -> _Json:
     if depth > 50:
         raise ValueError("it must not be deeper than 50 levels")
     return value
-
-
-def _depth_of(value: object) -> int:
-    held = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
-    return 0 if held is None else 1 + max(map(_depth_of, held), default=0)
 
 
 _Storable, _Plain = AfterValidator(_storable), AfterValidator(_check_json)

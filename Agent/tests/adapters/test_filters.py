@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from Agent.adapters.filters import depth_of, equals
+from Agent.adapters.filters import equals
+from Agent.base.checks import depth_of
 
 
 @pytest.mark.parametrize(
