@@ -40,17 +40,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, dataclass, is_dataclass
-from datetime import UTC, date, datetime
-from datetime import time as time_of_day
-from enum import Enum
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Self, TypeAlias, cast
-from uuid import UUID
 
 from typing_extensions import override
 
 from ..base.checks import depth_of
+from ..base.text import plain_of
 from ..keyword_tree import Info, InvalidInputError, KeywordTree, NotFoundError
 from ..store.addresses import open_tree
 from .filters import leaves, read_filter
@@ -666,26 +664,13 @@ def _encode(op: PutOp) -> str:
     if not isinstance(op.value, Mapping):
         raise InvalidInputError(f"the value of {op.key!r:.80} must be an object, not {type(op.value).__name__}")
     try:
-        text = json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False, default=_as_json)
+        text = json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False, default=plain_of)
         is_deep = text.count("[") + text.count("{") > _DEPTH and depth_of(op.value) > _DEPTH
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"the value of {op.key!r:.80} cannot be written as JSON: {error}") from error
     if is_deep:
         raise InvalidInputError(f"the value of {op.key!r:.80} is nested deeper than {_DEPTH} levels")
     return text
-
-
-def _as_json(value: object) -> object:
-    """Return the JSON of other values that SqliteStore takes: times and ids as text, dataclasses as objects, enums."""
-    if isinstance(value, (datetime, date, time_of_day)):
-        return value.isoformat()
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, Enum):
-        return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def _decode(content: str) -> dict[str, Any]:

@@ -7,11 +7,14 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, date, datetime, time
 from email.utils import parsedate_to_datetime
+from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeAlias
+from uuid import UUID
 
 CountTokens: TypeAlias = Callable[[str], int]
 
@@ -105,6 +108,29 @@ def to_json(value: Any, indent: int | None = None) -> str:
     if indent is None:
         return _encode(value)
     return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
+
+
+def plain_of(value: object) -> object:
+    """Return the form in JSON of what it lacks: times and ids as texts, an enum's value, an object's fields.
+
+    >>> plain_of(date(2026, 11, 29))
+    '2026-11-29'
+
+    Raises:
+        TypeError: there is nothing for it.
+    """
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    for name in ("model_dump", "to_dict", "dict"):
+        if callable(dump := getattr(value, name, None)):
+            return dump()
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def clean(text: str) -> str:

@@ -6,7 +6,6 @@ the user's space on: `memories/profile`.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import time
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..base.language import count_of, say
+from ..base.text import plain_of
 from ..keyword_tree import InvalidInputError
 from ..store.addresses import is_address, refuse_address
 from .program import Command, Option, command, group, kept
@@ -93,7 +93,7 @@ def _of_context(
             ctx = RequestContext(*(given(option, default) for option, (default, _) in CONTEXT.items()))
             with ContextEngineService(folder, meaning=session.meaning) as engine:
                 data, text, *code = function(engine, ctx, **named)
-            plain = json.loads(json.dumps(data, default=_plain)) if session.as_json else None
+            plain = json.loads(json.dumps(data, default=plain_of)) if session.as_json else None
             session.answer(plain, line(text, keep_lines=True))
             return code[0] if code else 0
 
@@ -107,10 +107,6 @@ def _with(parameters: tuple[Option, ...], function: Callable[..., Any]) -> Calla
     for parameter in reversed(parameters):
         function = parameter(function)
     return function
-
-
-def _plain(value: object) -> object:
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
 URI = click.argument("uri")

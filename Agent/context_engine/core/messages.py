@@ -22,19 +22,18 @@ in older files, it is wrapped:
     {"id": "…", "at": "…", "forgotten": "digest of what it was"}
 """
 
+import contextlib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass, replace
-from datetime import datetime
-from enum import Enum
+from dataclasses import replace
 from typing import Any
 
 from ...base.checks import shorten
 from ...base.secrets_in_text import find_cookies, find_credentials
 from ...base.secrets_in_text import mask as _mask_shapes
-from ...base.text import clean, digest_of, mapping_of, one_line, read_time, time_of, to_json
+from ...base.text import clean, digest_of, mapping_of, one_line, plain_of, read_time, time_of, to_json
 from .errors import InvalidInputError, StoreCorruptError
 from .objects import Message
 
@@ -235,7 +234,9 @@ def _unseen(message: Message) -> list[str]:
 
 def read_message(raw: object, place: int, now: float) -> Message:
     """Return one message of at most 16 MiB of text, and 48 MiB in all; its id is "" where it brings none."""
-    raw = _as_mapping(raw)
+    raw = {"content": raw} if isinstance(raw, str) else raw
+    with contextlib.suppress(TypeError):
+        raw = raw if isinstance(raw, Mapping) else plain_of(raw)
     if not isinstance(raw, Mapping):
         raise InvalidInputError(f"message {place} must be an object, not {shorten(raw)}")
     try:
@@ -257,29 +258,9 @@ def read_message(raw: object, place: int, now: float) -> Message:
     return made
 
 
-def _as_mapping(raw: object) -> object:
-    """Return a message as a mapping, where it is an object that can be one; a bare text is what was said."""
-    if isinstance(raw, Mapping):
-        return raw
-    if is_dataclass(raw) and not isinstance(raw, type):
-        return asdict(raw)
-    for name in ("model_dump", "to_dict", "dict"):
-        if callable(dump := getattr(raw, name, None)):
-            return dump()
-    return {"content": raw} if isinstance(raw, str) else raw
-
-
 def _written(value: object) -> object:
-    """Return the kept form of what JSON lacks: a time as text, bytes as their number, an object as its fields."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, (bytes, bytearray)):
-        return f"{len(value)} bytes"
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(made := _as_mapping(value), Mapping):
-        return dict(made)
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    """Return the kept form of what JSON lacks: of bytes their number."""
+    return f"{len(value)} bytes" if isinstance(value, (bytes, bytearray)) else plain_of(value)
 
 
 def _masked(value: Any, is_tool: bool = False, name: str = "") -> Any:
