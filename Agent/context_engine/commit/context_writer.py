@@ -98,18 +98,7 @@ class RelationWriter:
     def __init__(self, store: RelationStore) -> None:
         self._store = store
 
-    def apply_edges(self, ctx: RequestContext, uri: str, relation_ops: Sequence[Mapping[str, Any]]) -> None:
-        """Add or remove a node's edges, in order.
-
-        `relation_ops` are `{"op": "upsert" | "append" | "remove", "to_uri", "relation_type", "reason", "weight"}`.
-        """
-        add = {"upsert": self._store.upsert_edges, "append": self._store.append_edges}
-        for op in relation_ops:
-            kind, to, relation = op.get("op", "upsert"), str(op.get("to_uri")), str(op.get("relation_type"))
-            if kind in add:
-                edge = RelationEdge(uri, to, relation, str(op.get("reason") or ""), float(op.get("weight") or 1.0))
-                add[kind](ctx, uri, [edge])
-            elif kind == "remove":
-                self._store.remove_edges(ctx, uri, [to], [relation])
-            else:
-                raise InvalidInputError(f"op must be upsert, append or remove, not {kind!r}")
+    def apply_edges(self, ctx: RequestContext, uri: str, relation_ops: Sequence[Mapping[str, str]]) -> None:
+        """Add edges to a node, each `{"to_uri", "relation_type"}`; one that is there stays as it is."""
+        edges = [RelationEdge(uri, op["to_uri"], op["relation_type"]) for op in relation_ops]
+        self._store.append_edges(ctx, uri, edges)

@@ -254,7 +254,7 @@ class PolicyRouter:
         plan = policy.plan(candidate, self._find(candidate, ctx), ctx)
         if plan.action != SKIP and candidate.owner_scope == "user":
             plan.relation_ops += [
-                {"op": "append", "to_uri": uri, "relation_type": MENTIONS, "reason": ""}
+                {"to_uri": uri, "relation_type": MENTIONS}
                 for uri in self._mentioned(candidate.content, ctx)
                 if uri != plan.target_uri
             ]
