@@ -95,8 +95,11 @@ if (_copied := sys.modules.get(f"{_OTHER}.keyword_tree")) is not None and _is_co
     # The one file, imported from another package before this one.
     globals()["keyword_tree"] = sys.modules[f"{__name__}.keyword_tree"] = _copied
 
+from .base.keys import hide_keys as _hide_keys  # noqa: E402
 from .keyword_tree import *  # noqa: E402, F403  what is public there is public here, and __all__ says what that is
 from .keyword_tree import KeywordTree, __all__, __version__  # noqa: E402, F401
+
+KeywordTree.tell_error = staticmethod(_hide_keys)
 
 with contextlib.suppress(ImportError):  # a Python without sqlite3: trees rank plainly, and log that they do
     from .finding.tree import TreeRanker

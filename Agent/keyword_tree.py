@@ -757,74 +757,6 @@ def _LineOf(idx: int, entry: _Row) -> str:
     return " ".join(f"{idx} {entry['path'] or entry['name']}{aliases}{said and f': {said}'}".split())
 
 
-_FindAttached = re.compile(  # after a colon or such: whatever stands there, but for "Token error: expired"
-    r"(?i)((?:bearer|basic|key|token|secret|passw(?:or)?d|passphrase|credential|auth(?:orization)?|cookie|sig(?:nature)?"
-    r"|密钥|密码|令牌|口令|凭证)s?(?!\W*(?:error|fail|missing|invalid|expired|错误|失败|无效)\w*\W+[a-z]{1,16}\b)"
-    r"(?: \w+|[一-鿿]{1,4})?(?:[\\\"'`”)]{0,3}\s?[:=：]|[\"'],)\s{0,4}[\\\"'`“(\[]{0,3}(?:\w+\(\W?|b['\"])?"
-    r"(?:(?:bearer|basic|token) )?|\b(?:bearer|basic) (?=\S*(?-i:[\d=]|[a-z][A-Z]))|\bsk-|://)"
-    r"(?:(?<=://)[^\s/@]+(?=@)|(?<!://)(?!\w+[\"']\s?:)[\w!#$%*+./:=?@^~-]{6,})",
-)
-_FindClauses = re.compile(r"(?:[^.;；。\n]|\.(?=\S))+")
-_SpeaksOfKeys = re.compile(
-    r"(?i)(?:key|token(?! (?:limit|count|bu))|secret|passw(?:or)?d|passphrase|bearer)(?![a-z])|密钥|密码|令牌|口令|凭证"
-).search
-_FindRuns = re.compile(r"[A-Za-z0-9_.~+=*-]{6,}")
-_IsPlain = re.compile(  # words, numbers, times, and what is joined of these, as names of models and files are
-    r"(?:(?:[A-Za-z]{1,16}\d{0,2}|\d+(?:[A-Za-z]{1,2}|T\d{2,6}Z?)?)?(?:[_.~+=*-]|$))+"
-).fullmatch
-_IsUuid = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){4}[0-9a-f]{8}").fullmatch
-
-
-def HideKeys(said: str | BaseException, holder: object = None) -> str:
-    """Return what another program says, in a text or an error, without the keys it may quote, for a log or a result.
-
-    Whatever a client or an embedder raises goes through here before it is kept. Hidden is, whatever it looks like, a
-    value that the environment or the `holder` has under a name such as "api_key"; what is assigned to a word such as
-    "key" or "密码"; in a clause with such a word all that is no plain name; and what is long and no plain name.
-
-    Args:
-        said: a text, or an exception, of which the type and the first 4,000 characters are said.
-        holder: the client or embedder; its attributes count, and those of what they are, three levels deep.
-
-    >>> HideKeys("401 Incorrect API key provided: sk-proj-Zx9Qw8Er7Ty6, see https://ann:pw@proxy.example")
-    '401 Incorrect API key provided: …, see https://…@proxy.example'
-    >>> HideKeys("a1b2c3d4 is not a valid API key for gpt-4o-mini")
-    '… is not a valid API key for gpt-4o-mini'
-    """
-
-    def HideRuns(clause: re.Match[str]) -> str:
-        is_expected = _SpeaksOfKeys(clause[0]) is not None
-        return _FindRuns.sub(lambda run: "…" if _IsKey(run[0], is_expected) else run[0], clause[0])
-
-    kind = ""
-    if isinstance(said, BaseException):
-        kind = f"{type(said).__name__}: "
-        try:
-            said = _Printable(str(said)[:4000])
-        except Exception as error:  # of a foreign __str__
-            said = f"it cannot be shown ({type(error).__name__})"
-    held = [*os.environ.items(), *_NamesIn(holder)]
-    keys = {value for name, value in held if isinstance(value, str) and len(value) > 5 and _SpeaksOfKeys(str(name))}
-    for key in sorted(keys, key=len, reverse=True):
-        said = said.replace(key, "…")
-    return kind + _FindClauses.sub(HideRuns, _FindAttached.sub(lambda found: f"{found[1]}…", said))
-
-
-def _NamesIn(holder: object, depth: int = 3) -> Iterator[tuple[object, object]]:
-    """Yield the attributes of an object and the entries of a dict, and those of what these are."""
-    if depth:
-        for name, value in list((holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})).items()):
-            yield name, value
-            yield from _NamesIn(value, depth - 1)
-
-
-def _IsKey(run: str, is_expected: bool) -> bool:
-    has_digit = any(map(str.isdigit, run))
-    if is_expected:
-        return not _IsPlain(run) or (has_digit and run.isalnum() and not run.isdigit())
-    return has_digit and len(run) >= 20 and not _IsPlain(run) and not _IsUuid(run)
-
-
 # == Text =====================================================================
 #
 # Two keys lead from a text to names.  The *fold* forgets case, width and what is invisible, so that C# differs from C;
@@ -3828,6 +3760,7 @@ class _Descent:
     always_ask: bool
     fields: list[str]  # of a candidate besides name and path, see `LLMClient.candidate_fields`
     log_messages: bool
+    tell_error: Callable[[BaseException, object], str]
     spent: Counter[str] = field(default_factory=lambda: Counter(descents=0, model_calls=0, names_shown=0))
     _complained_at: dict[tuple[str, str], float] = field(default_factory=dict)  # reason and kind of error -> when
 
@@ -3911,7 +3844,7 @@ class _Descent:
             reading = _ReadReply(reply, view)
         except Exception as error:  # the model's port: recorded in the step, and never passed on
             case = "timed_out" if isinstance(error, TimeoutError) else "failed"
-            reading = _Reading(case, words=_Cut(HideKeys(error, self.client), 200))
+            reading = _Reading(case, words=_Cut(self.tell_error(error, self.client), 200))
             logged["error"] = reading.words
             self._Complain(_OUTCOMES[case][1], error, reading.words)
         if self.log_messages:
@@ -4088,7 +4021,7 @@ class _Descent:
         except KeywordTreeError:  # of the tree itself: it was closed, say
             raise
         except Exception as error:
-            _LOGGER.warning("nothing is ranked: %s", HideKeys(error))
+            _LOGGER.warning("nothing is ranked: %s", self.tell_error(error, None))
             return Fits([], {})
 
     def ChooseByContext(self, ids: list[str], context: str) -> list[str]:
@@ -6244,6 +6177,8 @@ class KeywordTree:
 
     default_ranker: ClassVar[Callable[..., Ranker]] = PlainRanker
     """Makes the ranker of a tree, of its `TreeView`."""
+    tell_error: ClassVar[Callable[[BaseException, object], str]] = staticmethod(lambda error, _: type(error).__name__)
+    """Says what a client (the second argument) or a ranker raised: the package hides keys, the file says the type."""
 
     def __init__(
         self,
@@ -6322,7 +6257,8 @@ class KeywordTree:
         self._mru = _MRUCache(mru_capacity)
         engine.make_ranker = partial(make_ranker, TreeView(engine, self.data_dir))
         fields, limits = _ReadCandidateFields(client, show_descriptions), (max_candidates, descend_max_rounds)
-        self._descent = _Descent(engine, reader, client, self._mru, *limits, bar, always_ask, fields, log_messages)
+        settings = *limits, bar, always_ask, fields, log_messages, type(self).tell_error
+        self._descent = _Descent(engine, reader, client, self._mru, *settings)
         self._writer = _Writer(engine, reader, self._descent)
         self._searcher = _Searcher(engine, reader, self._descent, self._mru)
         self._engine.Open()

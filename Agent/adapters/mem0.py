@@ -35,10 +35,10 @@ from typing import Any, Self, TypeAlias
 
 from ..base.awaiting import Twin
 from ..base.checks import check_count, check_methods, check_string, shorten
+from ..base.keys import hide_keys
 from ..keyword_tree import (
     BuildMessages,
     Change,
-    HideKeys,
     Info,
     InvalidInputError,
     KeywordTree,
@@ -232,7 +232,9 @@ class Memory(ItemAdapter):
         try:
             facts = _read_facts(client.Chat(BuildMessages(_PROMPT, _SCHEMA, question), _SCHEMA))
         except Exception as error:  # the model's port: whatever happens there, nothing that was said is lost
-            self._warn_once(f"the model extracted no facts, messages are stored as they are: {HideKeys(error, client)}")
+            self._warn_once(
+                f"the model extracted no facts, messages are stored as they are: {hide_keys(error, client)}"
+            )
             return None
         there = set(texts.values())
         return [(text, said) for text, said in facts if text not in there]

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from ..base.keys import hide_keys
 from ..base.text import CountTokens, clean, cut_tokens, fold, mapping_of, one_line, read_time, time_of, to_json
-from ..keyword_tree import HideKeys
 from ..memory.extraction import FACTS_SCHEMA, Fact, Shown, check_fact, make_question, tokens_for
 from ..models.model_clients import within
 from .core.config import LEVEL_TOKENS, OWNER_OF
@@ -83,7 +83,7 @@ class ModelReader:
             try:
                 return self._ask(chunk, archive, ctx, speakers, allowance.until - time.monotonic())
             except Exception as error:  # the model's port: whatever happens there, the archive is kept
-                failure = {"extractor": "model", "error": HideKeys(error, self._llm)[:300]}
+                failure = {"extractor": "model", "error": hide_keys(error, self._llm)[:300]}
                 return Reading([], {number for number, _ in chunk}, failures=[failure])
 
         asked = chunks[: allowance.calls if allowance.candidates > 0 else 0]

@@ -25,12 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from ..base.keys import hide_keys
 from ..base.text import clean, digest_of, fold, read_time
 from ..finding import score, texts
 from ..finding.embedder import Embedder as FinderEmbedder
 from ..finding.embedder import Meaning
 from ..finding.index import Index, LostIndexError, Ranking, Unit
-from ..keyword_tree import BuildMessages, HideKeys, LLMClient
+from ..keyword_tree import BuildMessages, LLMClient
 from .core.config import PLACES, SESSIONS, context_type_of
 from .core.entries import parse_entries
 from .core.messages import decode_line
@@ -322,7 +323,7 @@ class WordIndex:
         try:
             places = self._beside.nearest(query)
         except Exception as error:  # the ports
-            said = f"words rank alone: {HideKeys(error, self._beside)}"
+            said = f"words rank alone: {hide_keys(error, self._beside)}"
             _log.warning("%s", said)
             return said
         self._near = dict([*self._near.items()][-_QUESTIONS:]) | {query: places}
@@ -567,7 +568,7 @@ class IndexedVectors:
                         record.metadata |= {"vector": list(vector), "part": record.part}
                     self.index.upsert(records)
             except Exception as error:  # the ports: words rank alone until then
-                _log.warning("vectors of %s wait: %s", uri, HideKeys(error, self))
+                _log.warning("vectors of %s wait: %s", uri, hide_keys(error, self))
                 return
             words.note_vectors(uri, digest)
 

@@ -34,11 +34,12 @@ from typing import Any, Self, TypeVar
 
 from ..base.awaiting import Twin
 from ..base.checks import check_methods, shorten
+from ..base.keys import hide_keys
 from ..base.text import CountTokens, clean, count_tokens, fold, one_line
 from ..finding.embedder import Embedder as FinderEmbedder
 from ..finding.embedder import Meaning, meaning_of
 from ..finding.index import LostIndexError
-from ..keyword_tree import HideKeys, LLMClient
+from ..keyword_tree import LLMClient
 from .care import FORGET, Forgetter, verify_store
 from .commit.commit_coordinator import CommitCoordinator
 from .commit.policies import DANGER
@@ -457,7 +458,7 @@ class ContextEngineService:
         try:
             scores = {int(score.uri): score.score for score in self._reranker.rerank(query, documents)}
         except Exception as error:  # the reranker's port: without it the order stays
-            _log.warning("the reranker failed: %s", HideKeys(error, self._reranker))
+            _log.warning("the reranker failed: %s", hide_keys(error, self._reranker))
             return blocks
         order = sorted(range(len(blocks)), key=lambda place: -scores.get(place, -math.inf))
         return [blocks[place] for place in order]

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.checks import shorten
 from ..base.forks import watch_forks
-from ..keyword_tree import HideKeys
+from ..base.keys import hide_keys
 from .embedder import Meaning
 from .packing import decoder
 from .rows import Rows
@@ -203,7 +203,7 @@ class Vectors:
 
     def fail(self, error: BaseException) -> None:
         """Take down that the model failed, tell the log if it did not before, and leave it alone for a while."""
-        said = HideKeys(error, self._embedder)[:500]
+        said = hide_keys(error, self._embedder)[:500]
         if not self.failure:
             _log.warning("embedding with %s failed, words rank alone: %s", self._embedder.name, said)
         self.failure, self._rest_until = said, max(self._rest_until, self._clock() + RETRY_S)
@@ -290,7 +290,7 @@ class Vectors:
                 return [*self._embed_each(texts[:half], embed), *self._embed_each(texts[half:], embed)]
             self.refused += 1
             if self.refused == 1:
-                said = HideKeys(error, self._embedder)[:500]
+                said = hide_keys(error, self._embedder)[:500]
                 _log.warning("%s refuses %s, which has no vector: %s", self._embedder.name, shorten(texts[0]), said)
             return [None]
 

@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import check_count, shorten
+from ..base.keys import hide_keys
 from ..base.text import mapping_of
 from ..keyword_tree import (
     ClosedError,
     ConflictError,
-    HideKeys,
     Info,
     InvalidInputError,
     KeywordNode,
@@ -147,7 +147,7 @@ class MemoryReader:
         except ClosedError:
             raise
         except Exception as error:  # whatever a model's client raises: the memory is kept all the same
-            self.failure, self._is_down = HideKeys(error, self.client), _is_down(error)
+            self.failure, self._is_down = hide_keys(error, self.client), _is_down(error)
             _log.warning("a memory was kept without its entities: %s", self.failure)
             return False
         self.failure, self._is_down = "", False

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from ..base.keys import hide_keys
 from ..base.text import mapping_of
-from ..keyword_tree import BuildMessages, HideKeys, LLMClient, ReadTarget, WhySilent
+from ..keyword_tree import BuildMessages, LLMClient, ReadTarget, WhySilent
 from .model_clients import within
 
 __all__ = ["SCHEMA", "SHOWN", "TASK", "judge", "question_of", "read_choice", "read_targets"]
@@ -53,7 +54,7 @@ def judge(client: LLMClient, question: str, texts: Sequence[tuple[str, str]]) ->
     try:
         kept = read_targets(within(JUDGE_S, partial(client.Chat, messages, copy.deepcopy(SCHEMA))), texts)
     except Exception as error:  # the model's port: the hits are not lost for it
-        why = HideKeys(error, client)
+        why = hide_keys(error, client)
     if kept is None:
         _LOGGER.warning("nothing was judged: %s", why)
         return [id for id, _ in texts]

@@ -60,7 +60,8 @@ from typing_extensions import override
 
 from ..base.checks import check_count, shorten
 from ..base.forks import watch_forks
-from ..keyword_tree import HideKeys, InvalidInputError, KeywordTreeError, LLMClient
+from ..base.keys import hide_keys
+from ..keyword_tree import InvalidInputError, KeywordTreeError, LLMClient
 
 __all__ = [
     "AnthropicChatClient",
@@ -405,7 +406,7 @@ class _ChatClient(LLMClient):
 
     def _clean(self, text: str) -> str:
         """Return a message for a person: on one line, printable, not too long, and without keys."""
-        text = "".join(char if char.isprintable() else " " for char in HideKeys(text, self))
+        text = "".join(char if char.isprintable() else " " for char in hide_keys(text, self))
         return " ".join(text.split())[:300]
 
     def _count_call(self) -> None:
@@ -570,7 +571,7 @@ def _host_of(address: str) -> str:
     if "@" in address or "?" in address:
         raise InvalidInputError("base_url must be an http address without user and password, and without a query")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInputError(f"base_url must begin with http:// or https://: {HideKeys(address[:80])!r}")
+        raise InvalidInputError(f"base_url must begin with http:// or https://: {hide_keys(address[:80])!r}")
     return parts.hostname
 
 

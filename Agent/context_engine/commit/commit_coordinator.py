@@ -24,8 +24,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...base.checks import shorten
+from ...base.keys import hide_keys
 from ...base.text import clean, count_tokens, cut_tokens, date_of, fold, mapping_of, merge_unique, one_line, strings_of
-from ...keyword_tree import HideKeys
 from ..core.config import EXTRACT_ARCHIVE, LEVEL_TOKENS, OWNER_OF, SESSIONS, SKIP
 from ..core.entries import candidate_id
 from ..core.errors import ContextEngineError, InvalidInputError, ProviderDownError, StoreError, VersionConflictError
@@ -86,7 +86,7 @@ class CandidatePipeline:
             try:
                 return extractor.extract(messages, shown, ctx)
             except Exception as error:  # an extractor may be the caller's own
-                text = HideKeys(error, extractor)[:300]
+                text = hide_keys(error, extractor)[:300]
                 made.failures.append({"extractor": type(extractor).__name__, "error": text})
                 made.is_partial = True
                 return []

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ...base.forks import watch_forks
+from ...base.keys import hide_keys
 from ...base.text import digest_of
 from ...finding.embedder import Meaning
-from ...keyword_tree import HideKeys
 from ..core.config import (
     DELETE_CONTEXT,
     MESSAGES,
@@ -208,7 +208,7 @@ class IndexWorker:
             result.succeeded += len(events)
 
     def _fail(self, event: OutboxEvent, error: Exception, result: IndexBatchResult) -> None:
-        said = HideKeys(error)  # of an embedder, say
+        said = hide_keys(error)  # of an embedder, say
         _log.warning("event %s at %s failed: %s", event.event_type, event.uri, said)
         is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
         if isinstance(error, ProviderDownError):

@@ -11,8 +11,9 @@ import pytest
 from typing_extensions import override
 
 from Agent.adapters.mem0 import Memory
+from Agent.base.keys import hide_keys
 from Agent.context_engine.providers import LLMClientAdapter
-from Agent.keyword_tree import HideKeys, KeywordTree, LLMClient
+from Agent.keyword_tree import KeywordTree, LLMClient
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.memory.extraction import read_graph
 from Agent.models.judge import judge
@@ -165,12 +166,12 @@ class TestKeys:
     @pytest.mark.parametrize("quoted", QUOTED)
     def test_of_any_form_are_hidden(self, quoted: str) -> None:
         for key in KEYS:
-            assert key not in HideKeys(quoted.format(key))
+            assert key not in hide_keys(quoted.format(key))
 
     @pytest.mark.parametrize("quoted", BESIDE)
     def test_before_and_after_their_word_are_hidden(self, quoted: str) -> None:
         for key in ("sk-abc123", *KEYS, "9f86d081884c7d65", "3f2a9c1b-4d5e-6f70-8a9b-0c1d2e3f4a5b"):
-            assert key not in HideKeys(quoted.format(key))
+            assert key not in hide_keys(quoted.format(key))
 
     @pytest.mark.parametrize(
         "said",
@@ -194,7 +195,7 @@ class TestKeys:
         ],
     )
     def test_what_is_none_stays(self, said: str) -> None:
-        assert HideKeys(said) == said
+        assert hide_keys(said) == said
 
     @pytest.mark.parametrize("key", ["correct horse battery", "密钥甲乙丙丁", "3f2a9c1b-4d5e-6f70-8a9b-0c1d2e3f4a5b"])
     def test_that_a_client_or_the_environment_holds_are_hidden_whatever_they_look_like(
@@ -204,12 +205,12 @@ class TestKeys:
         with pytest.raises(RuntimeError) as caught:
             error.Chat([], {})
 
-        assert HideKeys(caught.value, error).endswith("request … failed")
-        assert HideKeys(caught.value, LLMClientAdapter(error)).startswith("RuntimeError: ")
-        assert key not in HideKeys(caught.value, LLMClientAdapter(error))
-        assert key in HideKeys(caught.value)
+        assert hide_keys(caught.value, error).endswith("request … failed")
+        assert hide_keys(caught.value, LLMClientAdapter(error)).startswith("RuntimeError: ")
+        assert key not in hide_keys(caught.value, LLMClientAdapter(error))
+        assert key in hide_keys(caught.value)
         monkeypatch.setenv("SOME_SERVICE_TOKEN", key)
-        assert key not in HideKeys(caught.value)
+        assert key not in hide_keys(caught.value)
 
     def test_an_error_that_cannot_be_shown_is_none_of_its_own(self) -> None:
         class Unprintable(Exception):  # noqa: N818
@@ -217,9 +218,9 @@ class TestKeys:
             def __str__(self) -> str:
                 raise KeyError(KEYS[0])
 
-        assert HideKeys(Unprintable()) == "Unprintable: it cannot be shown (KeyError)"
+        assert hide_keys(Unprintable()) == "Unprintable: it cannot be shown (KeyError)"
         assert judge(Failing("\ud83d"), "who?", [("a", "Anna sings.")]) == ["a"]
-        assert HideKeys(ValueError("\ud83d")) == "ValueError: ?"
+        assert hide_keys(ValueError("\ud83d")) == "ValueError: ?"
 
     @pytest.mark.parametrize("quoted", [*QUOTED, "{}"])
     def test_are_in_no_log_result_or_file(self, quoted: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

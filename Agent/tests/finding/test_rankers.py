@@ -41,17 +41,19 @@ def test_a_tree_of_the_package_has_its_own(tmp_path: Path, caplog: pytest.LogCap
     assert "plainly" not in caplog.text
 
 
-def test_the_copied_file_ranks_plainly_and_logs_it_once(tmp_path: Path) -> None:
+def test_the_copied_file_ranks_plainly_and_logs_it_once_and_no_text_of_a_failed_model(tmp_path: Path) -> None:
     shutil.copy(str(kt.__file__), tmp_path / "keyword_tree.py")
     program = (
         "import logging; logging.basicConfig(level=logging.INFO, format='%(message)s')\n"
-        "from keyword_tree import KeywordTree, PlainRanker\n"
-        "with KeywordTree('memory') as tree:\n"
+        "from keyword_tree import KeywordTree, PlainRanker, StubLLMClient\n"
+        "client = StubLLMClient([RuntimeError('no key sk-1234')])\n"
+        "with KeywordTree('memory', client, always_ask=True) as tree:\n"
         "    tea = tree.CreateKeyword('green tea', 'root')\n"
         "    tree.CreateInfo('Steep it for three minutes.', keyword_ids=[tea.id])\n"
         "    assert isinstance(tree._ranker, PlainRanker)\n"
         "    for _ in range(2):\n"
         "        print(tree.RankCandidates('how many minutes')[0][0].name)\n"
+        "    print(tree.Search('how many minutes').steps[0].reason)\n"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, '.')\n{program}"],
@@ -61,8 +63,8 @@ def test_the_copied_file_ranks_plainly_and_logs_it_once(tmp_path: Path) -> None:
         check=True,
     )
 
-    assert done.stdout.split("\n")[:2] == ["green tea"] * 2
-    assert done.stderr.count("ranked plainly") == 1
+    assert done.stdout.split("\n")[:3] == ["green tea", "green tea", "RuntimeError"]
+    assert done.stderr.count("ranked plainly") == done.stderr.count("(agent_failure): RuntimeError\n") == 1
 
 
 def test_another_one_is_asked_where_it_is_given(tmp_path: Path) -> None:

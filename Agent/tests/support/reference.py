@@ -93,7 +93,7 @@ def members(of: type) -> Iterator[tuple[str, str]]:
         raw = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if not name.startswith("_") and isinstance(value, property):
             yield name, summary(value.__doc__)
-        elif not name.startswith("_") and inspect.isfunction(raw):
+        elif not name.startswith("_") and inspect.isfunction(raw) and name not in of.__annotations__:
             yield signature(name, raw), summary(raw.__doc__)
 
 
