@@ -1727,7 +1727,7 @@ def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[lis
 def _ReadBackward(files: _Files, fd: int, stop: int) -> Iterator[bytes]:
     """Yield the lines that are not blank, the last before `stop` first."""
     parts: list[bytes] = []  # of a line whose beginning is still to come, last first
-    size, offset = CHUNK // 64, stop  # most readers look for the newest
+    size, offset = CHUNK // 512, stop  # most readers look for the newest
     while offset:
         size = min(2 * size, CHUNK, offset)
         offset -= size
