@@ -16,6 +16,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -35,7 +36,10 @@ from .server import answer, caller_of, router
 from .tokens import need
 
 SWEEP_S, TEND_S = 60, 2
-"""Seconds between two looks for expired secrets, and for new words: those of many entries at once cost less."""
+"""Seconds between two looks for expired secrets, and for new words."""
+
+CALLS = 40
+"""Threads of calls: some of them wait for models."""
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +106,7 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(CALLS, "KnowHub call"))
         sweeping = asyncio.create_task(_sweep(hub))
         async with contextlib.AsyncExitStack() as entered:
             for enter in application.contexts:
@@ -134,7 +139,7 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
 
 async def _sweep(hub: KnowHub) -> None:
     for look in itertools.count():
-        does = hub.catalog.tend if look * TEND_S % SWEEP_S else hub.sweep
+        does = hub.catalog.tend_at_leisure if look * TEND_S % SWEEP_S else hub.sweep
         try:
             await run_in_threadpool(does if look else hub.catalog.warm)
         except Exception as error:  # it comes again in a minute

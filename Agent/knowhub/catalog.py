@@ -39,7 +39,7 @@ FOLLOW_S = 0.05
 
 _CHANGES = 1_000  # operations of one transaction
 _UNAVAILABLE, _SHORT_READ = {5, 6, 8, 10, 13, 14}, 522  # errors of SQLite: busy, read-only, disk, full; file cut short
-_MARKS = 8  # terms of a task by which it is found: of two long ones with half in common 1 in 250 share none of them
+_MARKS = 8  # terms of a task by which it is found: of two long ones with half in common 1 in 1,400 share less than two
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -180,8 +180,8 @@ class Following:
             finally:
                 self._is_remade = False
 
-    def state(self, db: sqlite3.Connection) -> object:
-        """Return a value that changes when this process or another one takes something in."""
+    def state(self, db: sqlite3.Connection) -> tuple[int, int]:
+        """Return how much this process took in, and a value that changes when another one does."""
         return self._writes, db.execute("PRAGMA data_version").fetchone()[0]
 
     def _connect(self) -> sqlite3.Connection:
@@ -396,12 +396,12 @@ def scope_mark(scope: str, principal: str) -> str:
 
 
 def task_marks(terms: frozenset[str]) -> list[str]:
-    """Return the marks of a task's terms: two tasks that share half of all terms share one of these.
+    """Return the marks of a task's terms: two tasks that share half of all terms share two of these, or all there are.
 
-    All take theirs in one order, here the longest first, which are rare, and one more than half of them.
+    All take theirs in one order, here the longest first, which are rare, and two more than half of them.
     """
     ordered = sorted(terms, key=lambda term: (-len(term), term))
-    return [f"term {term}" for term in ordered[: min(len(ordered) // 2 + 1, _MARKS)]]
+    return [f"term {term}" for term in ordered[: min(len(ordered) // 2 + 2, _MARKS)]]
 
 
 def _records(side: Sequence[object]) -> list[Record]:
@@ -424,9 +424,9 @@ def read_records(text: str) -> list[Record]:
 _ELIGIBLE_KEPT = 4  # sets of eligible entries: each of some 1 MB, among 30,000
 _LOOKED_AT, _NEWEST, _COMPARED = 1_000, 100, 50  # entries with a term of a new one; those of them that one sees
 _PAGE = 50  # rows that are read at once: an export without a reader holds them
-_INDEXED_AT_ONCE = 1_000
+_INDEXED_AT_ONCE, _MANY = 1_000, 500
 _LATEST = (1e300, "")
-_STALE = ("journal.*", "knowhub.*", "catalog.*", "records.*")
+_STALE = ("journal.*", "knowhub.*", "catalog.*", "records.*", "hub.*")
 _SEEN = "SELECT id FROM mark WHERE mark IN (SELECT value FROM json_each(?))"
 _ENTRIES = "FROM record WHERE kind = 'knowledge' AND NOT is_gone AND merged_into = ''"
 _TO_INDEX = """SELECT number, id, NOT is_gone AND merged_into = '', content, said FROM record
@@ -438,21 +438,21 @@ class Catalog(Following):
 
     Args:
         ledger: Whose records.
-        folder: Where its two files are kept: `hub.sqlite`, and the full-text index; None keeps all in memory.
+        folder: Where its two files are kept: `entries.sqlite`, and the full-text index; None keeps all in memory.
         meaning: See `finding.index.Index`.
     """
 
     def __init__(
         self, ledger: TreeLedger, folder: Path | None = None, meaning: Meaning | Embedder | bool = True
     ) -> None:
-        super().__init__(ledger, None if folder is None else folder / "hub.sqlite")
+        super().__init__(ledger, None if folder is None else folder / "entries.sqlite")
         for stale in itertools.chain.from_iterable(map(folder.glob, _STALE)) if folder is not None else ():
             with contextlib.suppress(OSError):  # of earlier versions: texts that were purged since may stand there
                 stale.unlink()
         self._meaning = meaning_of(meaning, ledger.tree) or False
         self._index = Index(None if folder is None else str(folder / "words.index"), meaning=self._meaning)
         self._indexing = threading.RLock()
-        self._indexed: object = None  # the state that was indexed
+        self._indexed = self._tended = (0, -1)  # the state that was indexed, and that of the last `tend_at_leisure`
         self._eligible: dict[Any, frozenset[str]] = {}  # eligible entries, until something is taken in
         self._eligible_of: object = None
         self._entries = 0  # how many entries there were then
@@ -465,6 +465,13 @@ class Catalog(Following):
     def warm(self) -> None:
         """Load the model that compares by meaning, before a search has to."""
         self._index.ask("water")
+
+    def tend_at_leisure(self) -> None:
+        """Index new records where many wait, each of which costs half, or where none came since the last call."""
+        self.look()
+        before, self._tended = self._tended, self._do(self.state)
+        if self._tended == before or self._tended[0] - self._indexed[0] >= _MANY:
+            self.tend()
 
     def tend(self) -> None:
         """Index new records, before a search has to."""
@@ -660,14 +667,15 @@ class Catalog(Following):
         newest = f"SELECT id FROM mark WHERE mark = ? ORDER BY id DESC LIMIT {_LOOKED_AT}"
         with_one = f"SELECT * FROM (SELECT id FROM ({newest}) AS one WHERE {is_seen} LIMIT {_NEWEST})"
         with_any = " UNION ALL ".join([with_one] * len(marks))
+        shared = min(len(terms) // 3 + 1, 2)  # of one or two terms, one is half
+        likely = f"SELECT id FROM ({with_any}) GROUP BY id HAVING count(*) >= {shared} ORDER BY count(*) DESC"
         seen = "WITH seen AS (SELECT value AS mark FROM json_each(?))"
-        likely = f"{seen} SELECT id FROM ({with_any}) GROUP BY id ORDER BY count(*) DESC LIMIT {_COMPARED}"
-        seen_by = _marks_seen(token)
+        compared = f"{seen} SELECT id, terms FROM record WHERE id IN ({likely} LIMIT {_COMPARED})"
         alike = list[tuple[float, str]]()
-        for id, said in self._all(f"SELECT id, terms FROM record WHERE id IN ({likely})", seen_by, *marks):
+        for id, said in self._all(compared, _marks_seen(token), *marks):
             theirs = said.split()
-            shared = len(terms.intersection(theirs))
-            alike.append((shared / (len(terms) + len(theirs) - shared), id))
+            both = len(terms.intersection(theirs))
+            alike.append((both / (len(terms) + len(theirs) - both), id))
         best = [pair for pair in sorted(alike, reverse=True)[:limit] if pair[0] >= least]
         records = self.several([id for _, id in best]) if best else {}
         return [(share, records[id]) for share, id in best if id in records]

@@ -750,7 +750,7 @@ class TestProcesses:
         hub.catalog._do(lambda db: db.execute("PRAGMA max_page_count = 1"))  # as a full disk
         id = save(hub, task="egg", content="x" * 50_000)
         assert [hub.get(LOCAL, each)["task"] for each in (before, id)] == ["tea", "egg"]
-        assert (tmp_path / "hub/indexes/hub.sqlite").exists()  # it is another process's, too
+        assert (tmp_path / "hub/indexes/entries.sqlite").exists()  # it is another process's, too
 
     def test_what_another_process_wrote_is_there_at_once_when_asked_for(self, hub: KnowHub, tmp_path: Path) -> None:
         with KnowHub(tmp_path / "hub") as other:
@@ -820,7 +820,7 @@ class TestProcesses:
             hub.update(BOB, kept, {"add_harmful_case": {}})
             hub.take_in(LOCAL, [{**draft("double"), "id": "knowledge-1", "created_by": "ada", "merged_into": into}])
             hub.put_resource(ADA, "a/b", {"title": "t", "secure_body": "hush"})
-        after_first = (files / "hub.sqlite").read_bytes()
+        after_first = (files / "entries.sqlite").read_bytes()
         with KnowHub(place) as hub:
             hub.delete(ADA, gone)
             hub.update(voter(), kept, {"add_harmful_case": {}})
@@ -833,11 +833,25 @@ class TestProcesses:
             b"nonsense" * 5_000,
             b"SQLite format 3\0" + b"x" * 9_000,
         ):
-            for path in files.glob("hub.sqlite*"):
+            for path in files.glob("entries.sqlite*"):
                 path.unlink()
-            (files / "hub.sqlite").write_bytes(kept_file)  # as after a kill, or damaged
+            (files / "entries.sqlite").write_bytes(kept_file)  # as after a kill, or damaged
             with KnowHub(place) as again:
                 assert derived(again) == everything
+
+    def test_words_wait_for_many_or_for_an_idle_moment(self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch) -> None:
+        def indexed() -> int:
+            hub.catalog.tend_at_leisure()
+            return int(hub.catalog._index.position.rpartition(" ")[2] or 0)  # records up to there
+
+        ids = [save(hub, task=f"task {n}") for n in range(3)]
+        assert [indexed(), indexed()] == [0, 3]
+        ids += [save(hub, task="another task")]
+        assert indexed() == 3
+        monkeypatch.setattr(catalog, "_MANY", 2)
+        assert len(found(hub, "task")) == 4  # a search waits for none
+        ids += [save(hub, task=f"task {n}") for n in range(2)]
+        assert indexed() == len(ids)
 
     def test_what_was_purged_is_in_no_file(self, tmp_path: Path) -> None:
         def holders() -> list[str]:
@@ -858,7 +872,7 @@ class TestProcesses:
 
     def test_what_was_purged_is_in_no_older_file_of_what_is_known(self, tmp_path: Path) -> None:
         """Another machine's folder of indexes, or one of a process that ended between the purge and its file."""
-        known = tmp_path / "indexes/hub.sqlite"
+        known = tmp_path / "indexes/entries.sqlite"
         with KnowHub(tmp_path) as hub:
             gone = save(hub, task="SENTINEL-task")
         before = known.read_bytes()
