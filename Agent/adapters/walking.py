@@ -20,9 +20,7 @@ from typing import Any, TypeAlias
 from ..formats.records import ROOT_ID, is_blank
 from ..formats.view import pages
 from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, LLMClient, NotFoundError
-from ..memory.retriever import MemoryRetriever
-from ..models.judge import SHOWN, judge
-from .item_ranking import index_path
+from ..memory.store import MemoryStore
 from .operations import Done, LastOperations
 
 __all__ = ["TreeWalk", "cut"]
@@ -49,8 +47,7 @@ class TreeWalk:
     def __init__(self, tree: KeywordTree, author: str = "mcp", judge: LLMClient | None = None) -> None:
         self.tree = tree
         self.operations = LastOperations(tree, author)
-        self._author, self._judge = author, judge
-        self._retriever = MemoryRetriever(tree, index_path=index_path(tree, "memories"))
+        self._author, self._memory = author, MemoryStore(tree, judge=judge)
 
     # -- looking --
 
@@ -69,10 +66,7 @@ class TreeWalk:
         """
         if is_blank(question):
             raise InvalidInputError(f"there is no question in {question[:60]!r}")
-        found = self._retriever.retrieve(question, limit if self._judge is None else max(limit, SHOWN))
-        if self._judge is not None:
-            answering = judge(self._judge, question, [(each.info.id, each.info.content) for each in found])
-            found = [each for each in found if each.info.id in answering][:limit]
+        found = self._memory.recall(question, limit)
         rows = [{**_info_row(each.info), "path": each.path, "score": round(each.score, 2)} for each in found]
         return _fit(rows)
 
@@ -198,6 +192,8 @@ class TreeWalk:
     def remember(self, content: str, keywords: Iterable[str] = ()) -> Done[_Row]:
         """Store a fact, and link it to keywords; those that are missing are made, and named in the result's `made`.
 
+        A fact that is known already keeps its id, and gets the keywords besides.
+
         Args:
             content: The fact; not blank.
             keywords: Their ids, names or paths; without any it is found by what it says.
@@ -212,10 +208,12 @@ class TreeWalk:
         with self.tree.Operation("remember") as operation:
             made = [self.tree.Ensure(name, self._author).id for name, id in named.items() if id is None]
             ids = list(dict.fromkeys([*filter(None, named.values()), *made]))
-            info = self.tree.CreateInfo(content, keyword_ids=ids, created_by=self._author)
+            info_id = self._memory.remember(content, created_by=self._author)
+            for id in ids:
+                self.tree.LinkInfo(info_id, id, created_by=self._author)
         self.operations.note(operation.id)
         told = {"keywords": list(map(self._path_text, ids)), "made": list(map(self._path_text, dict.fromkeys(made)))}
-        return Done({"id": info.id, **told, "operation_id": operation.id}, operation.id)
+        return Done({"id": info_id, **told, "operation_id": operation.id}, operation.id)
 
     def _keyword_id(self, keyword: str) -> str | None:
         node = self.tree.GetKeyword(keyword)

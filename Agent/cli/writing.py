@@ -130,7 +130,7 @@ def info(
             report({"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60))
         return
     if content is None:
-        raise click.UsageError("Missing argument 'CONTENT'.")
+        raise click.UsageError(f"{say('Missing argument')} 'CONTENT'.")
     text = read_content(content)
     # A keyword that is named is there already, and so is its memory.
     client = None if names else session.client()
@@ -156,12 +156,17 @@ def remember(session: Session, content: str, names: tuple[str, ...], source: str
     keyword-tree remember "Ada lives in Rome." --keyword people/Ada --source "chat, 3 May"
     keyword-tree recall "where does Ada live?"
     """
+    from ..memory.store import MemoryStore  # imported here: it takes longer than most commands
+
     text = read_content(content)
-    with session.changing("remember", makes=True) as (tree, report):
-        ids = [find_or_make(session, tree, name) for name in names]
-        stored = tree.CreateInfo(text, source, ids)
-        value = {"info": spell_row(stored), "keywords": spell_places(tree, [tree.GetPath(id)[-1] for id in ids])}
-        report(value, "remembered {}", shorten(stored.content, 60))
+    with session.open(makes=True) as tree, MemoryStore(tree) as memory:
+        with tree.Operation("remember") as operation:
+            ids = [find_or_make(session, tree, name) for name in names]
+            id = memory.remember(text, source=source, created_by="user")
+            for keyword_id in ids:
+                tree.LinkInfo(id, keyword_id)
+        value = {"info": spell_row(tree.GetInfo(id)), "keywords": spell_links(tree, id)}
+        session.report(tree, operation.id, value, "remembered {}", shorten(text, 60), note=say(id.note))
 
 
 @command("link", "Write")

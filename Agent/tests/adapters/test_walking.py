@@ -97,9 +97,12 @@ class TestRemember:
     def test_links_a_fact_on_keywords_by_name_path_or_id(self, walk: TreeWalk) -> None:
         tea = walk.place("tea", parent_id="root").result["id"]
         green = walk.place("green", parent_id=tea).result["id"]
+        first = walk.remember("Green tea wants 80 degrees.", ["Tea"])
         done = walk.remember("Green tea wants 80 degrees.", ["Tea", "tea/green", green])
 
         assert done.result["keywords"] == ["tea", "tea / green"]
+        assert done.result["id"] == first.result["id"]  # it is one fact
+        assert [info.id for info in walk.tree.ListInfos()] == [first.result["id"]]
         assert walk.tree.GetInfosOfKeyword(green)[0].created_by == "mcp"
 
     @pytest.mark.parametrize("content", ["", "   ", "\n", "\u3000"])

@@ -782,6 +782,10 @@ class TestRemember:
         assert said.startswith("remembered Ada lives in Rome.  (undo ")
         assert program.infos("people/Ada") == ["Ada lives in Rome."]
         assert "people / Ada  Ada lives in Rome.  chat" in program.run("recall", "where does Ada live?")
+        again = program.run("remember", "Ada lives in Rome.", "--keyword", "Ada", "--source", "letter", "--lang", "zh")
+        assert again.endswith("\n已经记过，现在加上这个来源\n")
+        assert program.infos("people/Ada") == ["Ada lives in Rome."]  # once
+        program.run("undo")
         program.run("undo")
         assert program.keyword("people") is None  # with what was made for it
         assert "blank" in program.run("remember", " ", code=2)
