@@ -177,7 +177,7 @@ def shown(built: Path) -> str:
 
 def every_command(of: Group = group) -> dict[str, click.Command]:
     """Return a group's commands, and theirs, by the words that call them."""
-    context, found = click.Context(of), dict[str, click.Command]()
+    context, found = click.Context(of, help_option_names=["-h", "--help"]), dict[str, click.Command]()
     for name in of.list_commands(context):
         found[name] = command = of.get_command(context, name) or of
         if isinstance(command, Group):

@@ -131,7 +131,7 @@ def siblings() -> Iterator[str]:
 
 def commands() -> Iterator[str]:
     """Yield the lines for every command, in the chosen language."""
-    context = click.Context(program, info_name="keyword-tree")
+    context = click.Context(program, info_name="keyword-tree", help_option_names=["-h", "--help"])
     for section, listed in sections(program, context).items():
         yield f"\n### {language.say(section)}\n"
         for name in listed:
