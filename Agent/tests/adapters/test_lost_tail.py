@@ -1,6 +1,7 @@
 """A log that lost its last writes, as after an asynchronous failover: a tree goes on, unless its own are among them."""
 
 import importlib
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ class Door:
         elif kind == "knowhub":
             patch.setattr(ledger, "open_tree", lambda place, **_: tree)
             hub = KnowHub(folder / f"hub {id(self)}")
+            weakref.finalize(self, hub.catalog.close)
             shared = {"types": ["tool"], "scopes": ["team"]}
             _, ada = hub.tokens.make("ada", ["read", "write"], ["team"])
             self.put = lambda text: hub.save(ada, {**shared, "task": f"word {text}", "content": f"do {text}"})

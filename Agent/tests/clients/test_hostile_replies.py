@@ -46,7 +46,7 @@ REFUSED = [
     ('{"action": "match", "targets": [[1]]}', "invalid_reply"),
     ('{"action": "match", "targets": {"idx": 1}}', "invalid_reply"),
     ('{"action": "match", "targets": [{"idx": "1", "name": "Tom"}]}', "invalid_reply"),
-    ('{"action": "match", "targets": [' + "[" * 5_000 + "]" * 5_000 + "]}", "agent_failure"),
+    ('{"action": "match", "targets": [' + "[" * 50_000 + "]" * 50_000 + "]}", "agent_failure"),
     ('{"action": "match", "targets": [' + "9" * 5_000 + "]}", "agent_failure"),
     ('{"action": "match", "targets": [NaN]}', "invalid_reply"),
     ('{"action": "match", "targets": [1e400]}', "invalid_reply"),
