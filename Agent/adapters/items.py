@@ -18,48 +18,132 @@ import json
 import os
 import tempfile
 import threading
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
-from ..keyword_tree import ClosedError, Info, KeywordTree, StoreError
-from ..store.log_follower import LogFollower, Position, all_infos
+from ..keyword_tree import ClosedError, Info, KeywordTree, StoreError, _CollectorOff
+from ..store.log_follower import LogChanges, LogFollower, Position, all_infos
 from .item_ranking import ItemRanking, index_path
 
-__all__ = ["KEPT_FROM", "ItemAdapter", "ItemList"]
+__all__ = ["KEPT_FROM", "ItemAdapter", "ItemList", "KeptView"]
 
 KEPT_FROM = 2_000
-"""Items from which on their list is kept: fewer are read within a moment."""
+"""Records from which on what is derived of them is kept: fewer are read within a moment."""
 
 _T = TypeVar("_T")
 
 
-class ItemList(ABC, Generic[_T]):
-    """The items of a tree, each in some groups, in the order in which they were made.
+class KeptView(ABC):
+    """What is derived of a tree's records and held in memory; it follows the log.
 
-    Of many items the list is kept in `indexes/` beside the tree, and the next process goes on with it.
+    Of many records it is kept in `indexes/` beside the tree, and the next process goes on with it.
 
     Args:
         tree: Where they are.
         name: Of the file.
 
+    Cost: at the first question 20 µs for each record, or some 3 where it was kept; then for each that changes.
+    """
+
+    def __init__(self, tree: KeywordTree, name: str) -> None:
+        self._tree, self._follower = tree, LogFollower(tree)
+        self._file = index_path(tree, name).with_suffix(".json")
+        self._is_resumed = False  # whether it was looked for what an earlier process kept
+        self._kept, self._kept_count = Position(), 0  # as of when it was kept, and of how many records
+        self.clear()
+
+    # -- of each kind
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget all."""
+
+    @abstractmethod
+    def read_tree(self) -> None:
+        """Take in all there is."""
+
+    @abstractmethod
+    def take(self, changes: LogChanges) -> None:
+        """Take in changes."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return how many records it is derived of."""
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """Return all as JSON."""
+
+    @abstractmethod
+    def from_json(self, kept: Any) -> None:
+        """Take in what `to_json` returned; after `clear`."""
+
+    def is_disturbed(self, changes: LogChanges) -> bool:
+        """Tell whether `read_tree` may have missed something of what was written meanwhile."""
+        return False
+
+    # -- following the tree
+
+    def catch_up(self) -> None:
+        """Follow the log."""
+        self._follow()
+        if self.count() >= 2 * max(KEPT_FROM // 2, self._kept_count):
+            self.keep()
+
+    def _follow(self) -> None:
+        if not self._is_resumed:
+            self._is_resumed = True
+            self._resume()
+        self._follower.follow(self.clear, self.read_tree, self.take, self.is_disturbed)
+
+    # -- keeping
+
+    def _resume(self) -> None:
+        """Begin with what an earlier process kept, if the log still has the place where that was."""
+        is_there, harm = False, (OSError, ValueError, LookupError, TypeError, AttributeError)
+        with suppress(*harm), _CollectorOff():  # there is none, or it is damaged
+            check, _, text = self._file.read_bytes().partition(b" ")
+            if int(check) == zlib.crc32(text):
+                kept = json.loads(text)
+                self.from_json(kept["items"])
+                self._kept, self._kept_count = Position(*kept["position"]), self.count()
+                is_there = self._follower.resume(self._kept)
+        if not is_there:
+            self._kept, self._kept_count = Position(), 0
+            self.clear()
+            with suppress(OSError):  # it may hold what was deleted for good
+                self._file.unlink()
+
+    def keep(self) -> None:
+        """Keep all for the next process, as far as this one has read the log, where it is of many records."""
+        if self.count() < KEPT_FROM:
+            return
+        self._follow()  # what was deleted since may have been removed from the disk
+        if self._follower.position == self._kept:
+            return
+        self._kept, self._kept_count = self._follower.position, self.count()
+        kept = {"position": self._kept, "items": self.to_json()}
+        text = json.dumps(kept, ensure_ascii=False).encode()
+        with suppress(OSError):  # read-only, or full: the next process reads the tree
+            self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as file:
+                file.write(b"%d %b" % (zlib.crc32(text), text))
+            os.replace(file.name, self._file)
+
+
+class ItemList(KeptView, Generic[_T]):
+    """The items of a tree, each in some groups, in the order in which they were made.
+
     Attributes:
         by_id: Each item by the id of its info.
         groups: The same by group and by a key of their own; a group without items is not there.
-
-    Cost: at the beginning 20 µs for each info, or 8 for each item of a kept list; then for each info that changes.
     """
 
     moves = False
     """Whether an item that changed comes last; else it keeps its place."""
-
-    def __init__(self, tree: KeywordTree, name: str) -> None:
-        self._tree, self._follower = tree, LogFollower(tree)
-        self._path = index_path(tree, name).with_suffix(".json")
-        self._kept, self._kept_count = Position(), 0  # as of when the list was kept, and of how many
-        self.clear()
-        self._resume()
 
     # -- of each kind of items
 
@@ -76,36 +160,45 @@ class ItemList(ABC, Generic[_T]):
         return infos
 
     def row_of(self, item: _T) -> Any:
-        """Return an item as JSON, for the kept list."""
+        """Return an item as JSON, to be kept."""
         return item
 
     def item_of(self, id: str, row: Any) -> _T:
         """Return the item of such a row."""
         return row  # type: ignore[no-any-return]
 
-    # -- following the tree
+    # -- as of each view
 
     def clear(self) -> None:
         """Forget all items."""
         self.by_id: dict[str, _T] = {}
         self.groups: dict[Any, dict[str, _T]] = {}
 
-    def catch_up(self) -> None:
-        """Follow the log."""
-        self._follow()
-        if len(self.by_id) >= 2 * max(KEPT_FROM // 2, self._kept_count):
-            self.keep()
-
-    def _follow(self) -> None:
-        self._follower.follow(
-            self.clear,
-            lambda: self._take_all(self.in_order(all_infos(self._tree))),
-            lambda changes: self._take_all(changes.infos),
-        )
-
-    def _take_all(self, infos: Iterable[Info]) -> None:
-        for info in infos:
+    def read_tree(self) -> None:
+        """Take in all infos."""
+        for info in self.in_order(all_infos(self._tree)):
             self._take(info)
+
+    def take(self, changes: LogChanges) -> None:
+        """Take in infos that changed."""
+        for info in changes.infos:
+            self._take(info)
+
+    def count(self) -> int:
+        """Return how many items there are."""
+        return len(self.by_id)
+
+    def to_json(self) -> list[Any]:
+        """Return the id and the row of each item."""
+        return [(id, self.row_of(item)) for id, item in self.by_id.items()]
+
+    def from_json(self, kept: Any) -> None:
+        """Take in such rows."""
+        for id, row in kept:
+            item = self.item_of(id, row)
+            self._enter(id, item, self.places(id, item))
+
+    # -- entering and leaving
 
     def _take(self, info: Info) -> None:
         old = self.by_id.get(info.id)
@@ -132,39 +225,6 @@ class ItemList(ABC, Generic[_T]):
                 del listed[key]
                 if not listed:
                     del self.groups[group]
-
-    # -- keeping the list
-
-    def _resume(self) -> None:
-        """Begin with the list that an earlier process kept, if the log still has the place where it was."""
-        is_there = False
-        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # there is none, or it is damaged
-            kept = json.loads(self._path.read_text(encoding="utf-8"))
-            for id, row in kept["items"]:
-                item = self.item_of(id, row)
-                self._enter(id, item, self.places(id, item))
-            self._kept, self._kept_count = Position(*kept["position"]), len(self.by_id)
-            is_there = self._follower.resume(self._kept)
-        if not is_there:
-            self._kept, self._kept_count = Position(), 0
-            self.clear()
-            with suppress(OSError):  # it may hold what was deleted for good
-                self._path.unlink()
-
-    def keep(self) -> None:
-        """Keep the list of many items for the next process, as far as this one has read the log."""
-        if len(self.by_id) < KEPT_FROM:
-            return
-        self._follow()  # what was deleted since may have been removed from the disk
-        if self._follower.position == self._kept:
-            return
-        self._kept, self._kept_count = self._follower.position, len(self.by_id)
-        rows = [(id, self.row_of(item)) for id, item in self.by_id.items()]
-        with suppress(OSError):  # read-only, or full: the next process reads the tree
-            self._path.parent.mkdir(mode=0o700, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self._path.parent, delete=False) as file:
-                json.dump({"position": self._follower.position, "items": rows}, file, ensure_ascii=False)
-            os.replace(file.name, self._path)
 
 
 class ItemAdapter:

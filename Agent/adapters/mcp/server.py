@@ -131,10 +131,10 @@ class Graph(TypedDict):
 class _Tools:
     """The function of each tool."""
 
-    def __init__(self, tree: KeywordTree, server: Any, judge: LLMClient | None) -> None:
+    def __init__(self, graph: MemoryGraph, server: Any, judge: LLMClient | None) -> None:
         self.watchers = Watchers(server)
-        self.graph = MemoryGraph(tree)
-        self.walk = TreeWalk(tree, judge=judge)
+        self.graph = graph
+        self.walk = TreeWalk(graph.tree, judge=judge)
 
     async def create_entities(
         self, entities: list[Entity], context: Context
@@ -316,15 +316,15 @@ _TOOLS = {
 }
 
 
-def build_server(tree: KeywordTree, judge: LLMClient | None = None) -> Any:
+def build_server(tree: KeywordTree | MemoryGraph, judge: LLMClient | None = None) -> Any:
     """Return the MCP server of a tree: an `MCPServer` of the SDK 2.x, a `FastMCP` of 1.x.
 
     Args:
-        tree: The tree to serve; its opener closes it.
+        tree: The tree to serve, or its graph; its opener closes it.
         judge: A model that tells which facts answer a question, for `recall`; None returns the best hits.
     """
     server = make_server("keyword-tree", _INSTRUCTIONS)
-    tools = _Tools(tree, server, judge)
+    tools = _Tools(tree if isinstance(tree, MemoryGraph) else MemoryGraph(tree), server, judge)
     for name, hints in _TOOLS.items():
         tool, annotations = getattr(tools, name), types.ToolAnnotations.model_validate(hints)
         said = {"title": name.replace("_", " ").title(), "description": tool.__doc__.rstrip(".")}
@@ -366,6 +366,9 @@ def serve(place: str, port: int | None = None, judge: LLMClient | None = None, m
     with open_tree(place, meaning=meaning) as tree:
         sys.stderr.write(warning)
         file = os.environ.get("MEMORY_FILE_PATH")
+        graph = MemoryGraph(tree)
         if file and Path(file).is_file():
-            MemoryGraph(tree).import_once(Path(file))
-        sdk.run(build_server(tree, judge), port)
+            graph.import_once(Path(file))
+        sdk.run(build_server(graph, judge), port)
+        with graph.index.lock:
+            graph.index.keep()

@@ -1,7 +1,10 @@
 """Tests of what the adapters of items share: ranking by words and similarity, the index and the list that are kept."""
 
+import contextlib
 import json
+import zlib
 from collections.abc import Callable, Sequence
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ from Agent.adapters import items, mem0
 from Agent.adapters.item_ranking import ItemRanking
 from Agent.adapters.items import ItemList
 from Agent.adapters.langgraph import KeywordTreeStore
+from Agent.adapters.mcp.graph import MemoryGraph
+from Agent.adapters.mcp.graph_index import GraphIndex
 from Agent.adapters.mem0 import Memory
 from Agent.keyword_tree import Info, KeywordTree
 
@@ -94,6 +99,13 @@ class TestFile:
 
 def put(door: str, place: Any, texts: Sequence[str]) -> None:
     """Store texts, each under itself, in a folder or a tree; of the first one a new version at the end."""
+    if door == "mcp":
+        with contextlib.nullcontext(place) if isinstance(place, KeywordTree) else KeywordTree(place) as tree:
+            graph = MemoryGraph(tree)
+            graph.create_entities([{"name": one, "entityType": "t", "observations": [f"tea {one}"]} for one in texts])
+            graph.create_relations([{"from": texts[0], "to": texts[-1], "relationType": "knows"}])
+            graph.add_observations([{"entityName": texts[0], "contents": ["x" * 5000]}])
+        return
     if door == "langgraph":
         store = KeywordTreeStore(place) if isinstance(place, KeywordTree) else KeywordTreeStore.from_folder(place)
         with store:
@@ -107,6 +119,12 @@ def put(door: str, place: Any, texts: Sequence[str]) -> None:
 
 def found(door: str, folder: str) -> list[Any]:
     """Return all that a door says of its items, in its order."""
+    if door == "mcp":
+        with KeywordTree(folder) as tree:
+            graph = MemoryGraph(tree)
+            graph.index.catch_up()
+            graph.index.keep()
+            return [graph.read_graph(), graph.search_nodes("TEA"), graph.search_nodes("xxx"), graph.open_nodes(["a"])]
     if door == "langgraph":
         with KeywordTreeStore.from_folder(folder) as store:
             return [store.search((), limit=-1), store.search((), query="tea"), store.list_namespaces()]
@@ -115,9 +133,21 @@ def found(door: str, folder: str) -> list[Any]:
         return [*all_rows, memory.search("tea", filters={"user_id": "*"})]
 
 
-@pytest.mark.parametrize("door", ["langgraph", "mem0"])
-class TestKeptList:
-    """The next process begins with the list of many items that an earlier one kept."""
+def count(folder: str) -> int:
+    """Return how many infos there are."""
+    with KeywordTree(folder) as tree:
+        return len(tree.ListInfos())
+
+
+def checked(kept: Any) -> bytes:
+    """Return what a whole file would hold."""
+    text = json.dumps(kept).encode()
+    return b"%d %b" % (zlib.crc32(text), text)
+
+
+@pytest.mark.parametrize("door", ["langgraph", "mem0", "mcp"])
+class TestKeptView:
+    """The next process begins with what an earlier one kept of many records."""
 
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str) -> str:
@@ -129,17 +159,18 @@ class TestKeptList:
     @pytest.fixture
     def read(self, folder: str, monkeypatch: pytest.MonkeyPatch, door: str) -> Callable[[], tuple[list[Any], int]]:
         """Open a store; return what it finds, and how many infos it took from the tree for that."""
-        taken, take = list[str](), ItemList._take
+        taken = list[str]()
 
-        def note(its: ItemList[Any], info: Info) -> None:
+        def note(take: Callable[[Any, Info], None], its: Any, info: Info) -> None:
             taken.append(info.id)
             take(its, info)
 
-        monkeypatch.setattr(ItemList, "_take", note)
+        for kind, name in ((ItemList, "_take"), (GraphIndex, "_take_info")):
+            monkeypatch.setattr(kind, name, partialmethod(partial(note, getattr(kind, name))))
 
         def open_and_read() -> tuple[list[Any], int]:
             taken.clear()
-            return found(door, folder), len(taken)
+            return found(door, folder), len(set(taken))
 
         return open_and_read
 
@@ -147,7 +178,7 @@ class TestKeptList:
         kept, taken = read()
         Path(folder, "indexes", f"{door}.json").unlink()
 
-        assert (read(), taken) == ((kept, 6), 0)
+        assert (read(), taken) == ((kept, count(folder)), 0)
 
     def test_is_followed_by_what_others_wrote_since(
         self, folder: str, read: Callable[[], tuple[list[Any], int]], door: str
@@ -158,32 +189,36 @@ class TestKeptList:
         _, taken = read()
         Path(folder, "indexes", f"{door}.json").unlink(missing_ok=True)
 
-        assert taken <= 3
-        assert read()[1] == 6
+        assert taken <= 4
+        assert read()[1] == count(folder)
 
-    @pytest.mark.parametrize(
-        "harm", ["cut", "[]", '{"items": [[7, [[]]]], "position": [1, "x"]}', "another log", "unhashable"]
-    )
+    @pytest.mark.parametrize("harm", ["cut", "[]", "a bit", "another log", "another form", "of no log"])
     def test_that_is_damaged_is_made_again(
         self, folder: str, read: Callable[[], tuple[list[Any], int]], harm: str, door: str
     ) -> None:
         before, _ = read()
         file = Path(folder, "indexes", f"{door}.json")
-        text = file.read_text()
-        kept = json.loads(text)
-        another = json.dumps({**kept, "position": [2, "another"]})
-        unhashable = json.dumps({**kept, "items": [[["x"], row] for _, row in kept["items"]]})
-        file.write_text({"cut": text[:-9], "another log": another, "unhashable": unhashable}.get(harm, harm))
+        text = file.read_bytes()
+        kept = json.loads(text.partition(b" ")[2])
+        harmed = {
+            "cut": text[:-9],
+            "[]": checked([]),
+            "a bit": text[:-50] + bytes([text[-50] ^ 1]) + text[-49:],
+            "another log": checked({**kept, "position": [2, "another"]}),
+            "another form": checked({**kept, "items": [[["x"], 1]]}),
+            "of no log": checked({"items": [[7, [[]]]], "position": [1, "x"]}),
+        }
+        file.write_bytes(harmed[harm])
 
-        assert read() == (before, 6)
+        assert read() == (before, count(folder))
         assert read() == (before, 0)
 
     def test_that_fits_no_log_any_more_is_removed(self, folder: str, door: str) -> None:
         file = Path(folder, "indexes", f"{door}.json")
         kept = file.read_text()
         with KeywordTree(folder) as tree:
-            for info in tree.ListInfos():
-                tree.DeleteInfo(info.id)
+            for node in tree.GetChildren("root"):
+                tree.DeleteKeyword(node.id, True, "delete")
             tree.CompactStorage(keep_history=False)
         file.parent.mkdir(exist_ok=True)
         file.write_text(kept)

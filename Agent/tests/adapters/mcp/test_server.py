@@ -19,6 +19,7 @@ mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
 if not hasattr(mcp, "Client"):
     pytest.skip("these tests drive the server by the client of the SDK 2.x", allow_module_level=True)
 
+from Agent.adapters import items
 from Agent.adapters.mcp import graph, sdk
 from Agent.adapters.mcp.server import OPERATION, RESOURCE, build_server
 from Agent.cli.command_line import mcp as main
@@ -313,15 +314,21 @@ class TestPrograms:
         file.write_text(json.dumps({"type": "entity", **ADA}), encoding="utf-8")
         monkeypatch.setenv("MEMORY_FILE_PATH", str(file))
         served: list[Any] = []
+        eve = {"name": "Eve", "entityType": "person", "observations": []}
 
         def serve(server: Any, port: int | None) -> None:
             served.append(ask(server, lambda client: client.call_tool("read_graph", {})).structured_content["entities"])
+            ask(server, lambda client: client.call_tool("create_entities", {"entities": [eve]}))
 
         monkeypatch.setattr(sdk, "run", serve)
+        monkeypatch.setattr(items, "KEPT_FROM", 1)
         for _ in range(2):
             assert main([str(tmp_path / "memory")]) == 0
 
-        assert served == [[ADA], [ADA]]
+        assert served == [[ADA], [ADA, eve]]
+        with KeywordTree(str(tmp_path / "memory")) as tree:  # the next one goes on from the last change
+            kept = json.loads((tmp_path / "memory" / "indexes" / "mcp.json").read_bytes().partition(b" ")[2])
+            assert kept["position"][0] == tree.History(limit=1)[0].seq
 
     def test_serves_on_the_loopback(self, tmp_path: Path) -> None:
         import socket
