@@ -1093,10 +1093,7 @@ def _Malformed(detail: str, row: object) -> StoreCorruptError:
 
 def _EncodeRecord(record: _Record) -> bytes:
     """Return the row of a record, without a keyword's children: for these a `JSONEncoder` takes twice the time."""
-    values, kind = _FieldsOf(record), type(record)
-    if "_row" in values:
-        values = record._Decode()
-    more = ""
+    values, kind, more = record._Decode(), type(record), ""
     for name in _OPTIONAL_FIELDS[kind]:
         if values.get(name):
             more += f',"{name}":{_EncodeText(values[name])}'
@@ -5470,15 +5467,13 @@ def _Compare(state: _State, fresh: _State, read: Callable[[Any], bytes]) -> Iter
         for key in dict.fromkeys((*mine, *other)):
             try:
                 if isinstance(mine, _Multimap):
-                    is_same = list(mine.Get(key)) == list(other.Get(key))
-                elif name == "infos":
-                    is_same = key in mine and key in other and read(mine[key]) == read(other[key])
+                    held = [list(table.Get(key)) for table in (mine, other)]
                 else:
-                    is_same = mine.get(key) == other.get(key)
+                    held = [read(table[key]) if key in table else None for table in (mine, other)]
             except StoreError as error:
                 yield str(error)
                 continue
-            if not is_same:
+            if held[0] != held[1]:
                 yield f"{name}: {_Shorten(key)} is, or leads to, another in memory than on the disk"
 
 
@@ -5693,20 +5688,18 @@ def _CarryOutStep(tree: KeywordTree, step: _Step, changed_by: str) -> None:
             tree.MoveKeyword(id, group.id, changed_by)
 
 
-def _CheckPlan(plan: object) -> tuple[list[_Step], dict[str, Any]]:
+def _CheckPlan(plan: object) -> tuple[list[_Step], _Row]:
     given = plan if isinstance(plan, dict) else {}
     steps, seen = given.get("steps"), given.get("seen")
     if not isinstance(steps, list) or not isinstance(seen, dict):
-        raise InvalidInputError(f"plan must be what Reorganize() returned: {_Shorten(plan)}")
+        raise _Invalid("plan must be what Reorganize() returned", plan)
+    checked = []
     for step in steps:
         keys = _STEP_KEYS.get(str(step.get("action"))) if isinstance(step, dict) else None
         if keys is None or any(step.get(key) is None for key in keys):
-            raise InvalidInputError(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys: {_Shorten(step)}")
-        for key in keys:
-            value, is_list = step[key], key == "ids"
-            if not isinstance(value, list if is_list else str) or not all(isinstance(each, str) for each in value):
-                raise InvalidInputError(f"{key} of a step must be {'ids' if is_list else 'text'}: {_Shorten(value)}")
-    return steps, seen
+            raise _Invalid(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys", step)
+        checked.append({**step, **{key: _CHECKS[key](f"{key} of a step", step[key]) for key in keys}})
+    return checked, seen
 
 
 def _LookOf(tree: KeywordTree, id: str) -> list[int]:
