@@ -45,11 +45,11 @@ The sections, in order from records up to the public class; each opens with its 
 
 Three ways through it, from the public call inwards:
 
-    a write   KeywordTree.CreateKeyword, _Engine.WriteAlone, which takes the store's lock in _FileStore.IsAsLeft;
-              _Writer.MakeKeyword makes the row, _FileStore.AppendOne the log's line and the projection's,
-              _State.AddNode takes it in.  Where that is not so simple: _Writer.CreateKeyword, _Engine.Write and Run,
-              _GroupCommit.Run, _Engine._WorkUpToDate and _FileStore.Begin; then _PlanNode on a _Transaction, whose Rows
-              go to _FileStore.Append and to _State.Apply
+    a write   KeywordTree.CreateKeyword, _Engine.Write and WriteAlone, which takes the store's lock in
+              _FileStore.IsAsLeft; _Writer.MakeKeyword makes the row, _FileStore.AppendOne the log's line and the
+              projection's, _State.AddNode takes it in.  Where that is not so simple: _Engine.Run, _GroupCommit.Run,
+              _Engine._WorkUpToDate and _FileStore.Begin; then _Writer.PlanKeyword on a _Transaction, whose Rows go to
+              _FileStore.Append and to _State.Apply
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank, which asks the ranker
               (Ranker.Fit), and a view from BuildView; _AskRound asks the model and reads its reply (_ReadReply),
               _Settle compares it with the tree as it is now, and at the end _Conclude; then _Searcher.BuildResult
@@ -1053,17 +1053,15 @@ _TYPES_OF = {"bool": (bool,), "int": (int,), "float": (float, int), "str": (str,
 _TYPES_OF |= {"list[str]": (list,), "dict[str, Any]": (dict,), "RelationType": (str,)}
 _ROW_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {}
 """The fields of each kind of row, with the types that each may have."""
-_OPTIONAL_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {}
-_EMPTY: dict[type, dict[str, Callable[[], Any]]] = {}  # what each of these is where a row does not have it
+_EMPTY: dict[type, dict[str, Callable[[], Any]]] = {}  # those at a row's end, and what each is where it is not there
 for _kind in _TYPES:
-    _fields = {each.name: each for each in dataclasses.fields(_kind)}
-    for _field in _fields.values():
+    _fields = dataclasses.fields(_kind)
+    for _field in _fields:
         if _field.default is not dataclasses.MISSING:
             raise TypeError(f"{_field.name} needs a default_factory: an attribute of the class hides what a row holds")
-    _types = {name: _TYPES_OF[cast("str", each.type)] for name, each in _fields.items()}
-    _ROW_FIELDS[_kind] = {name: _types.pop(name) for name in _ORDER[_kind].split()}
-    _OPTIONAL_FIELDS[_kind] = _types
-    _EMPTY[_kind] = {name: cast("Callable[[], Any]", _fields[name].default_factory) for name in _types}
+    _ROW_FIELDS[_kind] = {each.name: _TYPES_OF[cast("str", each.type)] for each in _fields}
+    _others = [each for each in _fields if each.name not in _ORDER[_kind].split()]
+    _EMPTY[_kind] = {each.name: cast("Callable[[], Any]", each.default_factory) for each in _others}
 
 
 class Rows(NamedTuple):
@@ -1094,7 +1092,7 @@ def _Malformed(detail: str, row: object) -> StoreCorruptError:
 def _EncodeRecord(record: _Record) -> bytes:
     """Return the row of a record, without a keyword's children: for these a `JSONEncoder` takes twice the time."""
     values, kind, more = record._Decode(), type(record), ""
-    for name in _OPTIONAL_FIELDS[kind]:
+    for name in _EMPTY[kind]:
         if values.get(name):
             more += f',"{name}":{_EncodeText(values[name])}'
     encode, fields = _ENCODERS[kind]
@@ -1146,7 +1144,7 @@ def _EncodeLink(
 
 
 _ENCODERS: dict[type, tuple[Any, Any]] = {  # encoder, and what gets its arguments from the fields
-    kind: (encode, operator.itemgetter(*(name for name in _ROW_FIELDS[kind] if name != "children")))
+    kind: (encode, operator.itemgetter(*(name for name in _ORDER[kind].split() if name != "children")))
     for kind, encode in zip(_TYPES, (_EncodeNode, _EncodeInfo, _EncodeLink), strict=True)
 }
 
@@ -1165,9 +1163,8 @@ def _DecodeRow(row: bytes, kind: type) -> _Row:
         raise _Malformed("a row is no object", row)
     shape = (kind, *decoded, *map(type, decoded.values()))
     if shape not in _SOUND_SHAPES:
-        required = _ROW_FIELDS[kind]
-        known = {**required, **_OPTIONAL_FIELDS[kind]}
-        is_known = required.keys() <= decoded.keys() <= known.keys()
+        known = _ROW_FIELDS[kind]
+        is_known = known.keys() - _EMPTY[kind] <= decoded.keys() <= known.keys()
         if not is_known or any(type(value) not in known[name] for name, value in decoded.items()):
             raise _Malformed("a row lacks fields, or has them of a wrong type", row)
         _SOUND_SHAPES.add(shape)
