@@ -2953,8 +2953,8 @@ class _State:
         self.levels: dict[str, int] = {}  # that were asked for; forgotten when a keyword moves
         self._by_name: dict[str, list[str]] = {}  # children of large levels, as they were
         self._sorted_at = 0  # the count of changes
-        self._info_order: list[str] = []  # of infos, deleted ones too: for a scan that goes on after one of them
-        self._info_places: dict[str, int] | None = None  # where each stands in it; made when first asked
+        # Of infos, deleted ones too, in their order: for a scan that goes on after one of them; made when first asked.
+        self._info_places: dict[str, int] | None = None
         self.next_ordinal = 0
         self.nodes: MutableMapping[str, bytes] = {}
         self.infos: MutableMapping[str, Any] = {}
@@ -3099,9 +3099,8 @@ class _State:
     def _HoldInfo(self, id: str, held: Any) -> None:
         if id not in self.infos:
             self.gone_infos.pop(id, None)
-            if self._info_places is not None and id not in self._info_places:
-                self._info_places[id] = len(self._info_order)
-                self._info_order.append(id)
+            if self._info_places is not None:
+                self._info_places.setdefault(id, len(self._info_places))
         self.infos[id] = held
 
     def _ApplyLink(self, key: _Key, row: bytes, is_last: bool) -> None:
@@ -3234,12 +3233,11 @@ class _State:
     def InfosBehind(self, id: str | None) -> Iterator[str]:
         """Yield all infos, or those that stand after one, which may be deleted by now."""
         if self._info_places is None:
-            self._info_order = list(self.infos)
-            self._info_places = {each: place for place, each in enumerate(self._info_order)}
+            self._info_places = {each: place for place, each in enumerate(self.infos)}
         if id is not None and id not in self._info_places:
             raise NotFoundError("info", id)
         first = 0 if id is None else self._info_places[id] + 1
-        return filter(self.infos.__contains__, itertools.islice(self._info_order, first, None))
+        return filter(self.infos.__contains__, itertools.islice(self._info_places, first, None))
 
     def RowsOf(self, kind: int, read: Callable[[Any], bytes], with_gone: bool) -> Iterable[bytes]:
         """Return all rows of a kind in order; what was deleted first, or with_gone False only where merged ids lead."""
@@ -7028,8 +7026,7 @@ class KeywordTree:
             return list(state.ByTokens(tokens))
 
     def _SuggestParent(self, name: str) -> str:
-        descent = self._descent.Walk(name, "suggest_parent")
-        return descent.node_id or descent.suggested_parent_id or _ROOT_ID
+        return self._writer.Place(name, "")[0]
 
     def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         with self._engine.See() as state:
