@@ -5461,6 +5461,7 @@ def _Compare(state: _State, fresh: _State, read: Callable[[Any], bytes]) -> Iter
         mine, other = getattr(state, name), getattr(fresh, name)
         for key in dict.fromkeys((*mine, *other)):
             try:
+                held: list[Any]
                 if isinstance(mine, _Multimap):
                     held = [list(table.Get(key)) for table in (mine, other)]
                 else:
