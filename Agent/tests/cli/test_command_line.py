@@ -612,15 +612,6 @@ class TestNewcomer:
         assert said in program.run("--data", "new/one", "--user", "ada", *shlex.split(refused), code=code)
         assert not (tmp_path / "new").exists()
 
-    def test_a_folder_of_users_takes_no_fact_without_a_user(self, program: Program, tmp_path: Path) -> None:
-        program.run("--data", "new", "--user", "ada", "remember", "tea")
-        for words in (["add", "tea"], ["remember", "tea"], ["recall", "tea"]):
-            assert "memories of ada: choose one with --user" in program.run("--data", "new", *words, code=2)
-        program.run("--data", "new", "--user", "ada", "remember", "", code=2)
-
-        assert "tea" in program.run("--data", "new", "--user", "ada", "recall", "tea")
-        assert [path.name for path in (tmp_path / "new").iterdir()] == ["user=ada"]
-
 
 class TestGroups:
     def test_json_is_an_option_of_what_answers_in_json(self, program: Program) -> None:
@@ -796,16 +787,17 @@ class TestRemember:
                 store.remember(f"The tea of {user}.")
         program = Program(tmp_path / "memory")
 
-        for words in (["recall", "tea"], ["ask", "tea"], ["search", "tea"], ["show"]):
-            assert "memory holds the memories of Ada/.., maya, 林悦: choose one with --user" in program.run(
-                *words, code=2
-            )
+        for words in ("recall tea", "ask tea", "search tea", "show", "add tea", "remember tea"):
+            said = program.run(*words.split(), code=2)
+            assert "memory holds the memories of Ada/.., maya, 林悦: choose one with --user" in said
         assert "The tea of 林悦." in program.run("recall", "tea", "--user", "林悦")
         assert "The tea of Ada/" in program.run("--user", "Ada/..", "recall", "tea")
         assert "memory holds no memory of bob, but those of Ada/.., maya, 林悦" in program.run(
             "recall", "tea", "--user", "bob", code=2
         )
-        assert not (tmp_path / "memory" / "user=bob").exists()
+        program.run("remember", "", "--user", "bob", code=2)
+        assert MemoryStore.users(tmp_path / "memory") == ["Ada/..", "maya", "林悦"]
+        assert len([*(tmp_path / "memory").iterdir()]) == 3
 
 
 class TestLink:
