@@ -80,7 +80,7 @@ def _detectors() -> list[tuple[str, re.Pattern[str]]]:
         from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
         from detect_secrets.plugins.base import RegexBasedDetector
     except ImportError:
-        _log.warning("detect-secrets is not installed: fewer secrets are found. pip install detect-secrets")
+        _log.warning("fewer secrets are found without detect-secrets: pip install '.[secrets]' in its repository")
         return []
     # Matched here in linear time, or by words before a value, which is too much that is no secret.
     left = {"Artifactory Credentials", "Basic Auth Credentials", "JSON Web Token", "Private Key", "Public IP (ipv4)"}

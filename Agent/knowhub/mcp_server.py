@@ -30,7 +30,7 @@ try:
     from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
     from mcp.server.transport_security import TransportSecuritySettings
 except ImportError as error:
-    raise ImportError("KnowHub's MCP server needs its extra: pip install '.[knowhub-mcp]' 'mcp>=2.3,<3'") from error
+    raise ImportError("the hub's MCP needs mcp 2.3: pip install '.[knowhub-mcp]' 'mcp>=2.3,<3'") from error
 
 INSTRUCTIONS = (
     "Knowledge that agents and people share: find it by the task before you begin, save what you learned, judge what "

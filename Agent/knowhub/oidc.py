@@ -45,7 +45,7 @@ class OpenId:
         try:
             from authlib.integrations.starlette_client import OAuth
         except ImportError as error:
-            raise ImportError("logging in by OpenID needs its extra: pip install '.[knowhub-oidc]'") from error
+            raise ImportError("OpenID needs its extra: pip install '.[knowhub-oidc]' in its repository") from error
         address = urlsplit(provider.issuer)
         if address.scheme != "https" and address.hostname not in ("127.0.0.1", "localhost", "::1"):
             raise KnowHubError("invalid", "an OpenID provider has an address with https")

@@ -5,7 +5,7 @@
 >>> ChineseKeywordExtractor(cut=cut_ngrams).extract("我喜欢喝绿茶和 Kopi Luwak")
 ['我喜', '喜欢', '欢喝', '喝绿', '绿茶', '茶和', 'kopi', 'luwak']
 
-Chinese does not separate its words. With rjieba (`pip install 'keyword-tree-memory[chinese]'`)
+Chinese does not separate its words. With rjieba (the extra `[chinese]`)
 `ChineseKeywordExtractor` cuts where a reader would, and the above reads 喜欢, 喝, 绿茶, kopi, luwak; without it, it
 takes every pair of characters, which finds the same things among more noise.
 
@@ -142,7 +142,7 @@ def cut_words(text: str) -> list[str]:
     """
     rjieba = _find_rjieba()
     if rjieba is None:
-        raise ImportError("rjieba is not installed: pip install 'keyword-tree-memory[chinese]'")
+        raise ImportError("rjieba is not installed: pip install '.[chinese]' in its repository")
     return cast("list[str]", rjieba.cut_for_search(text))
 
 

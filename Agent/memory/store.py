@@ -416,7 +416,7 @@ class AsyncMemoryStore(Twin, of=MemoryStore):
         try:
             from anyio import to_thread
         except ImportError as error:
-            raise ImportError("anyio is not installed: pip install 'keyword-tree-memory[async]'") from error
+            raise ImportError("AsyncMemoryStore needs anyio: pip install '.[async]' in its repository") from error
         self._run = to_thread.run_sync
         self._owns_store = not isinstance(place, MemoryStore)
         super().__init__(lambda: place if isinstance(place, MemoryStore) else MemoryStore(place, *names, **arguments))

@@ -29,6 +29,13 @@ class TestPackaging:
 
         assert sorted(names) == sorted(set(names))
 
+    def test_each_hint_names_an_extra_as_the_readme_does(self) -> None:
+        sources = [path for path in (ROOT / "Agent").rglob("*.py") if "tests" not in path.parts]
+        hints = [hint for path in sources for hint in re.findall(r"pip install '([^']+)'", path.read_text())]
+
+        assert len(hints) > 10
+        assert {*hints} <= {f".[{extra}]" for extra in (*PROJECT["optional-dependencies"], "{extra}")}
+
     def test_the_changelog_knows_the_version(self) -> None:
         assert f"## [{__version__}]" in read("CHANGELOG.md")
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 try:
     import mcp.types as types
+    from anyio import to_thread
 except ImportError as error:
     raise ImportError("the MCP server needs the package mcp: pip install '.[mcp]' in its repository") from error
 
 from ...keyword_tree import __version__
 
-__all__ = ["Context", "ToolError", "Watchers", "client_of", "make_server", "run", "shorten_schemas", "types"]
+__all__ = ["Context", "ToolError", "Watchers", "client_of", "make_server", "run", "shorten_schemas", "to_thread"]
+__all__ += ["types"]
 
 try:
     _sdk: Any = import_module("mcp.server.mcpserver")

@@ -19,7 +19,6 @@ from typing import (
     TypeVar,
 )
 
-import anyio.to_thread
 from typing_extensions import TypedDict
 
 from ...base.checks import check_free
@@ -31,7 +30,7 @@ from ..operations import Done
 from ..walking import TreeWalk
 from . import sdk
 from .graph import MemoryGraph
-from .sdk import Context, ToolError, Watchers, client_of, make_server, shorten_schemas, types
+from .sdk import Context, ToolError, Watchers, client_of, make_server, shorten_schemas, to_thread, types
 
 __all__ = ["OPERATION", "RESOURCE", "build_server", "serve"]
 
@@ -260,7 +259,7 @@ class _Tools:
         server: it names files.
         """
         try:
-            return await anyio.to_thread.run_sync(work)
+            return await to_thread.run_sync(work)
         except (StoreError, ClosedError) as error:
             _LOGGER.error("the memory's store failed: %s", error)
             is_unknown = isinstance(error, StoreError) and error.outcome_unknown

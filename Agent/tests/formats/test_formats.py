@@ -922,6 +922,9 @@ class TestMcp:
         assert outline(tree) == []
 
 
-class TestExtra:
-    def test_a_missing_package_is_named_with_the_command_that_brings_it(self) -> None:
-        assert "pip install '.[formats]'" in error_without("yaml", "Agent.formats.obsidian_notes")
+@pytest.mark.parametrize(
+    ("package", "module", "extra"),
+    [("yaml", "Agent.formats.obsidian_notes", "formats"), ("anyio", "Agent.adapters.mcp.sdk", "mcp")],
+)
+def test_a_missing_package_is_named_with_the_command_that_brings_it(package: str, module: str, extra: str) -> None:
+    assert f"pip install '.[{extra}]' in its repository" in error_without(package, module)
