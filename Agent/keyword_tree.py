@@ -6221,7 +6221,7 @@ class KeywordTree:
         if not isinstance(data_dir, (str, os.PathLike)) or not os.fspath(data_dir):
             raise _Invalid("data_dir must be a path, and not empty", data_dir)
         place = os.fsdecode(os.fspath(data_dir))
-        if "://" in place or place.startswith(("postgresql:/", "postgres:/")):  # a Path of an address has one slash
+        if re.match(r"[A-Za-z][\w+.-]+:/", place):  # a Path of an address has one slash
             raise InvalidInputError("data_dir is a folder, and cannot be an address: use addresses.open_tree for one")
         self.data_dir = os.path.abspath(place)  # the current folder may change
         _Check(**{name: value for name, value in arguments.items() if name in _CHECKS})

@@ -5,6 +5,7 @@
 """
 
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from ..keyword_tree import InvalidInputError, KeywordTree
 __all__ = ["is_address", "open_tree", "refuse_address", "register_scheme"]
 
 _openers: dict[str, Callable[..., KeywordTree]] = {}
-"""Beginning of an address → function that opens a tree there."""
+"""Scheme of an address → function that opens a tree there."""
 
 
 def register_scheme(scheme: str, opener: Callable[..., KeywordTree]) -> None:
@@ -24,7 +25,7 @@ def register_scheme(scheme: str, opener: Callable[..., KeywordTree]) -> None:
         scheme: The part before the colon, as `postgresql`.
         opener: Called with the address and the options of `KeywordTree`; its ImportError names the extra to install.
     """
-    _openers[f"{scheme}:/"] = opener  # a Path of an address has one slash
+    _openers[scheme] = opener
 
 
 def is_address(place: str | os.PathLike[str]) -> bool:
@@ -65,9 +66,9 @@ def open_tree(place: str | os.PathLike[str], *, meaning: Any = True, **options: 
 def _opener_of(place: str | os.PathLike[str]) -> Callable[..., KeywordTree] | None:
     if not isinstance(place, str | os.PathLike):
         return None
-    text = os.fspath(place)
-    opener = next((opener for beginning, opener in _openers.items() if text.startswith(beginning)), None)
-    if opener is None and "://" in text:  # what follows may be a password
-        known = ", ".join(beginning.removesuffix(":/") for beginning in _openers)
-        raise InvalidInputError(f"no scheme of an address is called {text.partition('://')[0]!r}; known: {known}")
-    return opener
+    scheme = re.match(r"([a-z][\w+.-]+):/", os.fspath(place), re.IGNORECASE)  # a Path of an address has one slash
+    if scheme is None:
+        return None
+    if scheme[1] not in _openers:  # what follows may be a password
+        raise InvalidInputError(f"no scheme of an address is called {scheme[1]!r}; known: {', '.join(_openers)}")
+    return _openers[scheme[1]]

@@ -53,7 +53,7 @@ def test_what_is_no_path_is_refused_by_its_value(call: Callable[[Any], object], 
     assert list(Path.cwd().iterdir()) == []
 
 
-@pytest.mark.parametrize("place", [f"{ADDRESS}#u42", Path(f"{ADDRESS}#u42"), "postgres://db/x#y", "mysql://x"])
+@pytest.mark.parametrize("place", [f"{ADDRESS}#u42", Path(f"{ADDRESS}#u42"), "postgres://db/x#y", "mysql://x", Path("mysql://x")])
 @pytest.mark.parametrize("name", REFUSING)
 def test_what_needs_a_folder_refuses_an_address_in_one_line(name: str, place: Any) -> None:
     refuse(lambda: REFUSING[name](place))
