@@ -20,7 +20,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from prometheus_client import Gauge, generate_latest
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -31,7 +30,6 @@ from .answers import ProblemOut
 from .gate import Gate, Receive, Scope, Send, Settings, problem
 from .hub import KnowHub
 from .records import Json, KnowHubError
-from .schemas import problem_of
 from .server import answer, caller_of, router
 from .tokens import need
 
@@ -157,10 +155,6 @@ def _handle_errors(api: FastAPI, application: Application) -> None:
         return page
 
     api.exception_handler(KnowHubError)(show)
-
-    @api.exception_handler(RequestValidationError)
-    async def refuse_invalid(request: Request, error: RequestValidationError) -> Response:
-        return await show(request, problem_of(error.errors(), skip=1))
 
     @api.exception_handler(Exception)
     async def tell_nothing(request: Request, error: Exception) -> Response:

@@ -16,6 +16,7 @@ import functools
 import itertools
 import json
 import logging
+import re
 import sqlite3
 import threading
 import time
@@ -47,9 +48,9 @@ _SCHEMA = """
 PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=4000;
 CREATE TABLE IF NOT EXISTS place (seq INTEGER, id TEXT, file TEXT);
 CREATE TABLE IF NOT EXISTS operation (
-    seq INTEGER PRIMARY KEY, id TEXT UNIQUE, op TEXT, at REAL, mark TEXT, before TEXT, after TEXT);
+    seq INTEGER PRIMARY KEY, id TEXT UNIQUE, verb TEXT, principal TEXT, mark TEXT, at REAL, before TEXT, after TEXT);
 CREATE TABLE IF NOT EXISTS touched (record TEXT, seq INTEGER, PRIMARY KEY (record, seq)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS marked ON operation (mark) WHERE mark != '';
+CREATE INDEX IF NOT EXISTS marked ON operation (substr(mark, 1, 32)) WHERE mark != '';
 CREATE TABLE IF NOT EXISTS record (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE, said TEXT, principal TEXT, version INTEGER, created_at REAL,
     updated_at REAL, kind TEXT, is_gone INTEGER, score INTEGER, merged_into TEXT, entry TEXT, is_helpful INTEGER,
@@ -97,6 +98,8 @@ _LAST_VOTE = """INSERT OR IGNORE INTO vote SELECT entry, principal, created_at, 
 _IS_JUDGED = """SELECT EXISTS (SELECT 1 FROM vote WHERE entry = ?)
     OR EXISTS (SELECT 1 FROM record WHERE merged_into = ? AND merged_into != '')"""
 _WITH_HISTORY = ("knowledge", "resource", "proposal")  # kinds whose operations are asked for
+_is_ours = re.compile(r"kh:([^:]*):(\S+) ?(.*)", re.DOTALL).fullmatch
+"""Tell whether a hub wrote an operation: `kh:<verb>:<principal>`, with a mark where the call had an Idempotency-Key."""
 _FIELDS = ("id", "content", "source", "fields", "created_by", "version", "created_at", "updated_at", "deleted")
 
 
@@ -106,8 +109,12 @@ class Entry:
 
     operation_id: str
     """What `undo` takes."""
-    op: str
-    """`kh:<verb>:<principal>`, with a mark where the call had an Idempotency-Key; or what another program wrote."""
+    verb: str
+    """The name of the operation."""
+    principal: str
+    """Who did it; "" where it was not done through a hub."""
+    mark: str
+    """The digests of an Idempotency-Key and of its request; "" for a call without one."""
     timestamp: float
     """Seconds since the epoch, UTC."""
     seq: int
@@ -116,25 +123,6 @@ class Entry:
     """The changed records as they were."""
     after: list[Record] = field(default_factory=list)
     """The changed records as they became."""
-
-    def _part(self, place: int) -> str:
-        parts = self.op.split(" ")[0].split(":", 2)
-        return parts[place] if len(parts) == 3 and parts[0] == "kh" else ""
-
-    @property
-    def verb(self) -> str:
-        """The name of the operation."""
-        return self._part(1) or self.op
-
-    @property
-    def principal(self) -> str:
-        """Who did it; "" where it was not done through a hub."""
-        return self._part(2)
-
-    @property
-    def mark(self) -> str:
-        """The digests of an Idempotency-Key and of its request; "" for a call without one."""
-        return self.op.partition(" ")[2] if self._part(2) else ""
 
 
 class Following:
@@ -305,10 +293,10 @@ class Following:
         return True
 
     def _take_operation(self, db: sqlite3.Connection, change: Change, after: list[Record]) -> None:
-        mark = Entry("", change.op, 0.0, 0).mark[:32]
-        row = (change.seq, change.operation_id, change.op, change.timestamp, mark)
+        said = _is_ours(change.op)
+        row = change.seq, change.operation_id, *(said.groups() if said else (change.op, "", "")), change.timestamp
         sides = _text_of(_records(change.before)), _text_of(after)
-        db.execute("INSERT OR REPLACE INTO operation VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, *sides))
+        db.execute("INSERT OR REPLACE INTO operation VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, *sides))
         touched = {(each.id, change.seq) for each in after if each.kind in _WITH_HISTORY}
         db.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?)", touched)
 
@@ -688,7 +676,7 @@ class Catalog(Following):
 
     def marked(self, mark: str) -> list[Entry]:
         """Return the operations of one Idempotency-Key, oldest first."""
-        return self._operations("WHERE mark = ? ORDER BY seq", mark)
+        return self._operations("WHERE substr(mark, 1, 32) = ? AND mark != '' ORDER BY seq", mark)
 
     def operations_on(self, id: str, limit: int) -> list[Entry]:
         """Return the newest operations on a record, newest first."""
@@ -701,8 +689,8 @@ class Catalog(Following):
 
     def _operations(self, where: str, *values: object) -> list[Entry]:
         self.catch_up()
-        rows = self._all(f"SELECT id, op, at, seq, before, after FROM operation {where}", *values)
-        return [Entry(*row[:4], *map(read_records, row[4:])) for row in rows]
+        rows = self._all(f"SELECT id, verb, principal, mark, at, seq, before, after FROM operation {where}", *values)
+        return [Entry(*row[:6], *map(read_records, row[6:])) for row in rows]
 
 
 def text_of(fields: Json, content: str) -> str:

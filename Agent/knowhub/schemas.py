@@ -467,24 +467,18 @@ def parse(model: type[_Body], value: _Body | Mapping[str, Any]) -> _Body:
     if isinstance(value, model):
         return value
     try:
-        return model.model_validate(value.model_dump() if isinstance(value, BaseModel) else dict(value))
+        return model.model_validate(dict(value))
     except ValidationError as error:
-        raise problem_of(error.errors(include_input=False, include_url=False)) from None
+        raise _problem_of(error.errors(include_input=False, include_url=False)) from None
     except RecursionError:
         raise invalid("", "it is too deep") from None
 
 
-def problem_of(errors: Sequence[Any], skip: int = 0) -> KnowHubError:
-    """Return what is wrong, field by field; nothing that was said is repeated, not even the name of a field.
-
-    Args:
-        errors: As pydantic lists them.
-        skip: So many steps of each place are not the body's.
-    """
+def _problem_of(errors: Sequence[Any]) -> KnowHubError:
+    """Return what is wrong, field by field; nothing that was said is repeated, not even the name of a field."""
     listed = []
     for error in errors[:50]:
-        place = error["loc"][skip:]
-        detail = str(error["msg"])
+        place, detail = error["loc"], str(error["msg"])
         if error["type"] == "extra_forbidden":
             name, place = str(place[-1]), place[:-1]
             is_name = re.fullmatch(r"[a-z_]{1,30}", name) is not None  # all else may be what was to be kept secret
@@ -494,13 +488,12 @@ def problem_of(errors: Sequence[Any], skip: int = 0) -> KnowHubError:
         # The names of fields and indexes are ours: all else came from outside, the name of a tag, say.
         pointer = "".join(f"/{step}" for step in place if isinstance(step, int) or step in _FIELDS)
         listed.append({"pointer": pointer, "detail": detail.removeprefix("Value error, ")})
-    first = listed[0] if listed else {"pointer": "", "detail": "it is not valid"}
-    return KnowHubError("invalid", f"{first['pointer'] or 'the request'}: {first['detail']}", listed)
+    return KnowHubError("invalid", f"{listed[0]['pointer'] or 'the request'}: {listed[0]['detail']}", listed)
 
 
 _HARMLESS = frozenset(["string_too_long", "string_too_short", "greater_than_equal", "less_than_equal", "too_long"])
 _HARMLESS |= {"too_short", "literal_error", "value_error", "string_pattern_mismatch", "int_parsing"}
-_DETAILS = {"json_invalid": "it is not JSON", "datetime_from_date_parsing": "it is no time in ISO 8601"}
+_DETAILS = {"datetime_from_date_parsing": "it is no time in ISO 8601"}
 
 
 def _all(model: type[BaseModel]) -> Iterator[type[BaseModel]]:

@@ -40,7 +40,7 @@ class Operations(Store):
         return page_of([row for _, row in found], (float(last.seq), "") if last is not None and has_more else None)
 
     def _visible_row(self, token: Token, entry: Entry) -> Json | None:
-        if entry.op.split(":")[0] != "kh" or entry.verb in (ACCESS, CALL):
+        if not entry.principal or entry.verb in (ACCESS, CALL):
             return None
         ids = list(dict.fromkeys(record.id for record in entry.after if self._sees_version(token, record)))
         if not ids:
