@@ -25,9 +25,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
 
 from .answers import ProblemOut
-from .gate import Gate, Receive, Scope, Send, Settings, problem
+from .gate import Gate, Settings, problem
 from .hub import KnowHub
 from .records import Json, KnowHubError
 from .server import answer, caller_of, router
@@ -47,6 +48,11 @@ _SCHEME = {"type": "http", "scheme": "bearer", "description": "`kh_…`, as `kno
 class Application:
     """A hub's server as an ASGI application: the gate, and the API behind it.
 
+    Args:
+        hub: The hub that it asks.
+        settings: See `Settings`.
+        closes_hub: Close the hub when the server stops.
+
     Attributes:
         api: The FastAPI application itself.
         gate: The gate of all requests.
@@ -56,11 +62,11 @@ class Application:
 
     show_problem: Callable[[Request, KnowHubError], Response] | None = None
 
-    def __init__(self, hub: KnowHub, settings: Settings, *, closes_hub: bool) -> None:
+    def __init__(self, hub: KnowHub, settings: Settings | None = None, *, closes_hub: bool = False) -> None:
         # It logs what is searched for, however the server is started.
         logging.getLogger("uvicorn.access").disabled = True
         self.hub = hub
-        self.settings = settings
+        self.settings = settings = settings or Settings()
         self.api = _make_api(self, closes_hub)
         self.gate = Gate(self.api, hub.tokens, settings)
         self.contexts: list[Callable[[], contextlib.AbstractAsyncContextManager[None]]] = []
@@ -88,15 +94,7 @@ class Application:
         await (self.gate if is_outside else self._outer)(scope, receive, send)
 
 
-def create_app(hub: KnowHub, settings: Settings | None = None, *, closes_hub: bool = False) -> Application:
-    """Return a hub's server.
-
-    Args:
-        hub: The hub that it asks.
-        settings: See `Settings`.
-        closes_hub: Close the hub when the server stops.
-    """
-    return Application(hub, settings or Settings(), closes_hub=closes_hub)
+create_app = Application
 
 
 def _make_api(application: Application, closes_hub: bool) -> FastAPI:

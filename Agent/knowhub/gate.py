@@ -12,15 +12,15 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Histogram
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .oidc import Provider
 from .records import Json, KnowHubError, Shares
@@ -43,12 +43,6 @@ BURST = 2.0
 """Seconds' worth of requests that may come at once."""
 
 PROBLEM_TYPE = "application/problem+json"
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _log = logging.getLogger("keyword_tree.knowhub.access")
 _errors = logging.getLogger("keyword_tree.knowhub.errors")
@@ -118,7 +112,7 @@ class Gate:
     """
 
     def __init__(
-        self, app: App, tokens: Tokens, settings: Settings, clock: Callable[[], float] = time.monotonic
+        self, app: ASGIApp, tokens: Tokens, settings: Settings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.app = app
         self._tokens = tokens

@@ -24,26 +24,12 @@ Errors are `KnowHubError`; nothing was written then, but for `outcome-unknown`.
 """
 
 import contextlib
-import threading
-import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
 
-from ..base.checks import check_methods
-from ..finding.embedder import Embedder, Meaning, meaning_of
-from ..keyword_tree import LLMClient
-from .catalog import Catalog
-from .files import open_files
-from .ledger import TreeLedger
-from .records import Shares
-from .routing import Models
 from .services.finding import Finding
 from .services.keeping import Keeping, Operations
 from .services.slimming import Slimming
-from .services.store import Quota
 from .services.transfer import Transfer
-from .tokens import LOCAL, Tokens
-from .vault import KeyRing, Vault
+from .tokens import LOCAL
 
 __all__ = ["LOCAL", "KnowHub"]
 
@@ -69,42 +55,6 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping, contextlib.Abstr
 
     Cost: opening reads all there is, some 0.1 ms for an entry.
     """
-
-    def __init__(
-        self,
-        place: str | Path,
-        llm_client: LLMClient | None = None,
-        *,
-        models: Mapping[str, LLMClient] | None = None,
-        judge: bool = False,
-        ring: KeyRing | None = None,
-        meaning: Meaning | Embedder | bool = True,
-        clock: Callable[[], float] = time.time,
-        allow_secret_shapes: bool = False,
-        quota: Quota = Quota(),  # noqa: B008  it cannot be changed
-    ) -> None:
-        if models is None and llm_client is not None:
-            models = {str(getattr(llm_client, "model", "") or type(llm_client).__name__): llm_client}
-        for client in (models or {}).values():
-            check_methods("a model", client, "Chat")
-        meaning = meaning if isinstance(meaning, bool) else meaning_of(meaning) or False
-        with contextlib.ExitStack() as opened:
-            self.files = open_files(place)
-            opened.callback(self.files.close)
-            self.folder = self.files.folder
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.tokens = Tokens(self.files.tokens, clock)
-            self.vault = Vault(self.files.secrets, ring, clock, self.folder)
-            self.ledger = TreeLedger(self.files.tree, clock=clock)
-            opened.callback(self.ledger.close)
-            self.catalog = Catalog(self.ledger, self.folder / "indexes", meaning)
-            opened.callback(self.catalog.close)
-            self.catalog.open()
-            self.models = Models(models)
-            opened.callback(self.models.close)
-            self._opened = opened.pop_all()
-        self.clock, self.allow_secret_shapes, self.quota = clock, allow_secret_shapes, quota
-        self.slimming, self.refused, self.judges = threading.Lock(), Shares(clock), judge
 
     def close(self) -> None:
         """Leave the index on disk and close the store.  Closing twice is no error."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...base.text import read_time
 from ..catalog import Entry
-from ..records import Json, KnowHubError, Record, Shares, iso_time
+from ..records import Json, KnowHubError, Record, iso_time
 from ..schemas import PageQuery, ResourceIn, check_resource_id
 from ..tokens import LOCAL, Token, need, sees
 from .store import ACCESS, Store, admit, outgrown, stamps
@@ -25,9 +25,6 @@ _log = logging.getLogger("keyword_tree.knowhub")
 
 class Resources(Store):
     """Code, accounts, cookies."""
-
-    refused: Shares
-    """How often it is kept who was refused which secret."""
 
     def put_resource(
         self,

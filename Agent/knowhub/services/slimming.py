@@ -1,7 +1,6 @@
 """Merging entries that say the same: a plan first, guards for every source, at most a fifth at once, one operation."""
 
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,9 +20,6 @@ _ALIKE = 0.4
 
 class Slimming(Store):
     """Merging."""
-
-    slimming: threading.Lock
-    """One at a time."""
 
     def slim(self, token: Token, body: SlimIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
         """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable.

@@ -1,25 +1,32 @@
 """What all services share: the parts of a hub, one way to write, one way to find a record, what is refused."""
 
+import contextlib
 import hashlib
 import json
 import secrets
+import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from ...base.checks import check_methods
 from ...base.secrets_in_text import secret_shape
 from ...base.text import mapping_of
-from ...keyword_tree import DuplicateIdError, VersionConflictError
+from ...finding.embedder import Embedder, Meaning, meaning_of
+from ...keyword_tree import DuplicateIdError, LLMClient, VersionConflictError
 from ..catalog import Catalog, Entry
+from ..files import open_files
 from ..ledger import TreeLedger
-from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
+from ..records import OWNER_SCOPE, Json, KnowHubError, Record, Shares, iso_time, kind_of, not_found
 from ..routing import Models
 from ..schemas import KnowledgeIn, KnowledgeLine, PageQuery, ResourceIn, parse
 from ..tokens import Token, Tokens, check_plain, need, sees, sees_said
-from ..vault import Vault
+from ..vault import KeyRing, Vault
 
 TARGETS = ("allowed_hosts", "allowed_programs")
 """Of a resource's metadata: where its secret may go."""
@@ -52,17 +59,46 @@ class Quota:
 
 
 class Store:
-    """What every part of a hub works on: records, secrets, tokens and models, one way to write, what is refused."""
+    """What every part of a hub works on: records, secrets, tokens and models, one way to write, what is refused.
 
-    ledger: TreeLedger
-    catalog: Catalog
-    vault: Vault
-    tokens: Tokens
-    models: Models
-    clock: Callable[[], float]
-    allow_secret_shapes: bool
-    judges: bool
-    quota: Quota
+    Arguments and errors: see `hub.KnowHub`.
+    """
+
+    def __init__(
+        self,
+        place: str | Path,
+        llm_client: LLMClient | None = None,
+        *,
+        models: Mapping[str, LLMClient] | None = None,
+        judge: bool = False,
+        ring: KeyRing | None = None,
+        meaning: Meaning | Embedder | bool = True,
+        clock: Callable[[], float] = time.time,
+        allow_secret_shapes: bool = False,
+        quota: Quota = Quota(),
+    ) -> None:
+        if models is None and llm_client is not None:
+            models = {str(getattr(llm_client, "model", "") or type(llm_client).__name__): llm_client}
+        for client in (models or {}).values():
+            check_methods("a model", client, "Chat")
+        meaning = meaning if isinstance(meaning, bool) else meaning_of(meaning) or False
+        with contextlib.ExitStack() as opened:
+            self.files = open_files(place)
+            opened.callback(self.files.close)
+            self.folder = self.files.folder
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.tokens = Tokens(self.files.tokens, clock)
+            self.vault = Vault(self.files.secrets, ring, clock, self.folder)
+            self.ledger = TreeLedger(self.files.tree, clock=clock)
+            opened.callback(self.ledger.close)
+            self.catalog = Catalog(self.ledger, self.folder / "indexes", meaning)
+            opened.callback(self.catalog.close)
+            self.catalog.open()
+            self.models = Models(models)
+            opened.callback(self.models.close)
+            self._opened = opened.pop_all()
+        self.clock, self.allow_secret_shapes, self.quota = clock, allow_secret_shapes, quota
+        self.slimming, self.refused, self.judges = threading.Lock(), Shares(clock), judge
 
     # -- finding and writing records --
 
