@@ -248,27 +248,27 @@ class Memories:
     def walk_back(self, ids: Iterable[str]) -> list[str]:
         """Return infos and all that they supersede, at however many removes, as they come."""
         given = list(ids)
-        return self.read(lambda db: find_older(db, given))
+        return self.read(lambda index: find_older(index.db, given))
 
     def successors(self, id: str) -> list[str]:
         """Return the infos that say they supersede an info, in the order of their ids; in a circle none does."""
-        return self.read(lambda db: find_newer(db, id))
+        return self.read(lambda index: find_newer(index.db, id))
 
-    def read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Return what `read` reads in the tables of `memory_rows` and `graph_rows`, and by `search`, all of one moment.
+    def read(self, read: Callable[[Index], _T]) -> _T:
+        """Return what `read` reads in the index and its tables, see `memory_rows` and `graph_rows`: all of one moment.
 
         It is called again where the index was damaged.
         """
         with self._lock:
-            return read(self._index.db) if self._is_read else self._do(partial(self._look, read))
+            return read(self._index) if self._is_read else self._do(partial(self._look, read))
 
-    def _look(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
+    def _look(self, read: Callable[[Index], _T]) -> _T:
         if self._taken is None:
             self._catch_up()
-        with self._index.reading() as db:
+        with self._index.reading():
             self._is_read = True
             try:
-                return read(db)
+                return read(self._index)
             finally:
                 self._is_read = False
 
@@ -282,12 +282,12 @@ class Memories:
 
     def facts(self, ids: Collection[str] | None = None) -> dict[str, InfoFacts]:
         """Return the values for filters and scores of infos that may be found, by id; None: of all."""
-        return self.read(lambda db: facts_of(db, ids))
+        return self.read(lambda index: facts_of(index.db, ids))
 
     def count(self) -> int:
         """Return how many infos may be found."""
         sql = "select count(*) from memory where is_hidden = 0"
-        return int(self.read(lambda db: db.execute(sql).fetchone()[0]))
+        return int(self.read(lambda index: index.db.execute(sql).fetchone()[0]))
 
     def same(self, text: str) -> list[str]:
         """Return the infos that may be found and may have a text, but for case, width and blanks; the newest first.
@@ -309,7 +309,7 @@ class Memories:
                 self._recent.setdefault(key_of_text(info.content), {})[info.id] = None
             recent = [*reversed(self._recent.get(key, ()))]
         sql = "select id from memory where same = ? and is_hidden = 0 order by num desc"
-        known = self.read(lambda db: db.execute(sql, (key,)).fetchall())
+        known = self.read(lambda index: index.db.execute(sql, (key,)).fetchall())
         return list(dict.fromkeys([*recent, *(to_id(id) for (id,) in known)]))
 
     def choose(self, filters: Filters | None) -> Among | None:
@@ -320,7 +320,8 @@ class Memories:
         if filters is None or filters == Filters():
             return None
         if filters.kinds is not None:
-            kinds = self.read(lambda db: {*KINDS, *(row[0] for row in db.execute("select distinct kind from memory"))})
+            rows = self.read(lambda index: index.db.execute("select distinct kind from memory").fetchall())
+            kinds = {*KINDS, *(kind for (kind,) in rows)}
             if unknown := [kind for kind in filters.kinds if kind not in kinds]:
                 raise InvalidInputError(f"no kind is called {unknown[0]!r}; known: {', '.join(sorted(kinds))}")
         where, values = conditions(filters)
@@ -331,11 +332,11 @@ class Memories:
             return all(key in own and own[key] == value for key, value in metadata.items())
 
         def choose(ids: Collection[str] | None) -> frozenset[str]:
-            rows = self.read(lambda db: select_rows(db, sql, ids, values))
+            rows = self.read(lambda index: select_rows(index.db, sql, ids, values))
             return frozenset(id for id, more in rows if is_allowed(more))
 
         counted = f"select count(*) from (select 1 from memory where {where} limit {_FEW + 1})"
-        is_large = self.read(lambda db: db.execute(counted, values).fetchone()[0]) > _FEW
+        is_large = self.read(lambda index: index.db.execute(counted, values).fetchone()[0]) > _FEW
         return choose if is_large else choose(None)
 
     def search(
@@ -345,19 +346,8 @@ class Memories:
         among: Among | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
     ) -> list[Hit]:
-        """Return the infos that fit a question, best first.
-
-        Args:
-            query: Any text; meaning counts where `ask` had it read.
-            limit: At most this many.
-            among: Only these.
-            lent: See `Index.search`.
-        """
-        return self.read(lambda _: self._index.search(query, limit, among=among, lent=lent))
-
-    def search_words(self, words: str, limit: int, among: Among | None = None) -> list[str]:
-        """Return the infos that have some words, those with most of them first; see `Index.having`."""
-        return self.read(lambda _: self._index.having(words, limit, among))
+        """Return the infos that fit a question, best first; see `Index.search`. Meaning counts where `ask` read it."""
+        return self.read(lambda index: index.search(query, limit, among=among, lent=lent))
 
     def ask(self, query: str) -> str:
         """Have a question embedded; return why words rank alone, or "". Not within `read`; see `Index.ask`."""

@@ -22,7 +22,6 @@ order lost a third of LoCoMo's evidence). The infos of a keyword that the questi
 the words that the name says and the text does not count twice.
 """
 
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +35,7 @@ from ..base.text import fold
 from ..finding import texts
 from ..finding.calibration import LACKING
 from ..finding.embedder import Embedder, Meaning
-from ..finding.index import Hit
+from ..finding.index import Hit, Index
 from ..finding.score import Among, allow
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError
 from .graph import ENTITY_TYPES, GraphEntity, KnowledgeGraph, RelationDirection
@@ -210,8 +209,8 @@ class MemoryRetriever:
         # Another's graph may wait for whatever it likes, and the index is held while it is read.
         walked = None if isinstance(self._graph, TreeGraph) else self._walk(query, config)
 
-        def read(db: sqlite3.Connection) -> list[Retrieved]:
-            search, reach = _Search(self, db, query, note, among, config, walked or self._walk(query, config)), limit
+        def read(index: Index) -> list[Retrieved]:
+            search, reach = _Search(self, index, query, note, among, config, walked or self._walk(query, config)), limit
             while True:
                 found, is_all = search.find(limit, reach)
                 if len(found) == limit or is_all:
@@ -250,14 +249,14 @@ class _Search:
     def __init__(
         self,
         retriever: MemoryRetriever,
-        db: sqlite3.Connection,
+        index: Index,
         query: str,
         note: str,
         among: Among | None,
         config: RetrieverConfig,
         walked: tuple[Mapping[str, GraphEntity], Mapping[str, float]],
     ) -> None:
-        self._index, self._tree, self._db = retriever.index, retriever._tree, db
+        self._index, self._tree = index, retriever._tree
         self._query, self._note, self._among, self._config = query, note, among, config
         self._now, (named, self._near) = retriever._clock(), walked
         self._read_infos, self._stated = dict[str, _Hung](), dict[str, list[frozenset[str]]]()
@@ -324,9 +323,9 @@ class _Search:
         by_dice = isinstance(self._scoring, DiceOverlap)
         # Another order may bring forward a memory that the text alone ranks later.
         reach = reach if self._text_alone and not by_dice else max(100, 4 * reach)
-        ranked = [] if self._graph_only else self._index.search(self._query, reach, self._among, self._lent)
+        ranked = [] if self._graph_only else self._index.search(self._query, reach, among=self._among, lent=self._lent)
         said = {found.id: found for found in ranked}
-        known = facts_of(self._db, [*dict.fromkeys([*said, *([] if self._text_alone else self._hanging)])])
+        known = facts_of(self._index.db, [*dict.fromkeys([*said, *([] if self._text_alone else self._hanging)])])
         hung = self._hung(known)
         known = {id: known[id] for id in known if id in hung}  # deleted in between
         overlaps = [self._dice(*hung[id]) if by_dice else said[id].score if id in said else 0.0 for id in known]
@@ -359,7 +358,7 @@ class _Search:
         self, chosen: Sequence[_Scored], said: Mapping[str, Hit], later: Mapping[str, str]
     ) -> list[Retrieved]:
         """Return memories with their paths, the passages that fit best, and the other texts that count."""
-        before = find_questions_before(self._db, [id for _, id, _ in chosen])
+        before = find_questions_before(self._index.db, [id for _, id, _ in chosen])
         hung, asked, results = self._hung(id for _, id, _ in chosen), self._hung(before.values()), []
         for total, id, breakdown in chosen:
             (info, paths), found = hung[id], said.get(id)
@@ -385,8 +384,8 @@ class _Search:
         """
         ranked = {id: (total, id, breakdown) for total, id, breakdown in scored[:limit]}
         if group := self._with_subject(ranked):
-            wider = self._index.search_words(f"{self._query} {words_of(self._asks_for)}", _WIDER, self._among)
-            known |= facts_of(self._db, [id for id in wider if id not in known])
+            wider = self._index.having(f"{self._query} {words_of(self._asks_for)}", _WIDER, self._among)
+            known |= facts_of(self._index.db, [id for id in wider if id not in known])
             first = known[group[0]].number
             group += self._with_subject(
                 [id for id in wider if id in known and id not in ranked and known[id].number > first]

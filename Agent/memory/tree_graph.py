@@ -21,7 +21,6 @@ A page's title is a keyword's name, its summary the description, its texts the i
 """
 
 import contextlib
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from ..base.checks import check_count, check_strings
+from ..finding.index import Index
 from ..keyword_tree import DuplicateIdError, KeywordNode, KeywordTree, NotFoundError, VersionConflictError
 from . import graph_rows
 from .graph import (
@@ -111,7 +111,7 @@ class TreeGraph(KnowledgeGraph):
         node = _keyword(self._tree, id)
         if node is None:
             return None
-        found = self._read(lambda db: graph_rows.read_entity(db, node.id))
+        found = self._read(lambda index: graph_rows.read_entity(index.db, node.id))
         own = own_entity(node)  # in an operation that is still open
         return found or replace(own, entity_type=own.entity_type or "concept", tags=own.tags[: graph_rows.MAX_TAGS])
 
@@ -196,7 +196,7 @@ class TreeGraph(KnowledgeGraph):
 
     # -- finding --
 
-    def _read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
+    def _read(self, read: Callable[[Index], _T]) -> _T:
         self._index.catch_up()
         return self._index.read(read)
 
@@ -205,7 +205,7 @@ class TreeGraph(KnowledgeGraph):
         self, entity_id: str, direction: RelationDirection = RelationDirection.BOTH
     ) -> list[GraphRelation]:
         id, way = self._find(entity_id).id, check_direction(direction)
-        return self._read(lambda db: graph_rows.read_relations(db, id, way))
+        return self._read(lambda index: graph_rows.read_relations(index.db, id, way))
 
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
@@ -215,14 +215,14 @@ class TreeGraph(KnowledgeGraph):
         """Return what `find_by_keywords` does, and whether anything is related to anything."""
         wanted = check_keywords(keywords, limit)
         found, is_related = self._read(
-            lambda db: (graph_rows.entities_with(db, wanted, limit), graph_rows.has_relations(db))
+            lambda index: (graph_rows.entities_with(index.db, wanted, limit), graph_rows.has_relations(index.db))
         )
         return rank_entities(wanted, limit, found), is_related
 
     @override
     def count_tags(self) -> Counter[str]:
         counted = "select tag, count(*) from tagged group by tag"
-        return Counter(dict(self._read(lambda db: db.execute(counted).fetchall())))
+        return Counter(dict(self._read(lambda index: index.db.execute(counted).fetchall())))
 
     @override
     def tag_constraints(self) -> TagConstraints:
