@@ -62,7 +62,6 @@ class Index(WritableRows):
 
     Args:
         path: Of the file; None keeps all in memory.
-        is_readonly: Whether no byte may be written, not even where the file is damaged.
         thesaurus: Of near words; True is that of the package, None has none.
         meaning: How to compare by meaning; True is the model of the extra `[local]` where it is installed, False none.
         newest_first: Whether of equals the unit that was put last comes first, else the first.
@@ -72,12 +71,11 @@ class Index(WritableRows):
         self,
         path: str | None = None,
         *,
-        is_readonly: bool = False,
         thesaurus: Thesaurus | bool | None = True,
         meaning: Meaning | Embedder | bool = True,
         newest_first: bool = False,
     ) -> None:
-        super().__init__(path, is_readonly)
+        super().__init__(path)
         self.newest_first = newest_first
         self.thesaurus = default()[0] if thesaurus is True else thesaurus or None
         self.meaning = meaning_of(meaning)

@@ -8,7 +8,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import quote
 
 from . import packing
 
@@ -63,11 +62,6 @@ def _prepare(db: sqlite3.Connection) -> None:
                 db.execute(statement)
             db.execute("insert into meta values ('format', ?), ('position', ''), ('next', 1)", (_FORMAT,))
         db.execute("commit")
-    _check_format(db)
-
-
-@packing.decoder
-def _check_format(db: sqlite3.Connection) -> None:
     row = db.execute("select value from meta where key = 'format'").fetchone()
     if row is None or row[0] != _FORMAT:
         raise sqlite3.DatabaseError("the index is of another version")
@@ -92,15 +86,13 @@ class IndexFile:
 
     Args:
         path: Of the file; None keeps all in memory.
-        is_readonly: Whether no byte may be written, not even where the file is damaged.
     """
 
     db: sqlite3.Connection
     """The connection: there within `reading` and `transaction`."""
 
-    def __init__(self, path: str | None = None, is_readonly: bool = False) -> None:
+    def __init__(self, path: str | None = None) -> None:
         self.path = path
-        self.is_readonly = is_readonly
         self.openings = 0
         """How often the file was opened: earlier readings belong to another opening."""
         self._lock = threading.RLock()
@@ -142,16 +134,14 @@ class IndexFile:
         return None
 
     def _connect(self) -> sqlite3.Connection:
-        place = f"file:{quote(self.path or '')}?mode=ro" if self.is_readonly else self.path or ":memory:"
-        if self.path is not None and not self.is_readonly:
+        if self.path is not None:
             os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
             with contextlib.suppress(FileExistsError):  # an existing one is not opened: closing it would drop its locks
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        db = sqlite3.connect(
-            place, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=self.is_readonly
-        )
+        place = self.path or ":memory:"
+        db = sqlite3.connect(place, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
         try:
-            (_check_format if self.is_readonly else _prepare)(db)
+            _prepare(db)
         except BaseException:
             db.close()
             raise
@@ -161,7 +151,7 @@ class IndexFile:
         """Put an empty file in the place of a damaged one."""
         self._close()
         self._db, self._depth = None, 0
-        for ending in () if self.is_readonly else ("", "-journal", "-wal", "-shm"):
+        for ending in ("", "-journal", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 if self.path is not None:
                     os.remove(self.path + ending)

@@ -311,8 +311,6 @@ class Vectors:
     # -- the rows -------------------------------------------------------------
 
     def _count_unread(self) -> int:
-        if self._index.is_readonly:
-            return 0
         if self._index.kept("model") is None:
             self._want_all()
         with self._index.reading() as db:
@@ -369,7 +367,7 @@ class Vectors:
         now = f"{name}, {max(lengths, default=0)} numbers"
         if not lengths or kept == now:
             return
-        if self._index.is_readonly or (kept and not self._is_given and not kept.startswith(f"{name}, ")):
+        if kept and not self._is_given and not kept.startswith(f"{name}, "):
             raise ValueError(f"the vectors that are kept are those of {kept!r}")
         if len(self._embed([_PLAIN])[0]) not in lengths:
             raise ValueError(f"{name!r} gives questions and texts of different lengths")

@@ -676,18 +676,6 @@ def test_a_question_of_stop_words_has_no_answer(query: str, count: int) -> None:
     assert words.order(said) == ["whole"]
 
 
-def test_an_index_of_another_version_is_refused_to_readers_too(tmp_path: Path) -> None:
-    path = str(tmp_path / "words.db")
-    with contextlib.closing(Index(path)) as index:
-        index.put(UNITS)
-    with contextlib.closing(sqlite3.connect(path)) as db, db:
-        db.execute("update meta set value = 4 where key = 'format'")
-
-    with pytest.raises(LostIndexError, match="another version"):
-        seen(Index(path, is_readonly=True).ids)
-    assert os.path.exists(path)
-
-
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("call", [Index.compact, Index.scrub, Index.close])
 def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(call: Any, tmp_path: Path) -> None:

@@ -449,18 +449,6 @@ class TestFailing:
         with pytest.raises(Exception, match="closed"):
             tree.catch_up()
 
-    def test_a_file_that_may_not_be_written_is_read(self, model: Model, tmp_path: Path) -> None:
-        path = tmp_path / "index.db"
-        index, vectors = filled(model, "dog", "car", path=path)
-        vectors.catch_up()
-        index.put([Unit("new", text="tea")])
-        index.close()
-        before = path.read_bytes()
-        reader = Index(str(path), is_readonly=True, meaning=Meaning(model, LONG))
-
-        assert nearest(reader, "qwibble") == "dog"
-        assert path.read_bytes() == before
-
 
 class TestLate:
     def test_a_question_waits_for_a_model_that_is_loaded_besides_its_patience(self, model: Model) -> None:
