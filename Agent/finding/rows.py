@@ -44,6 +44,7 @@ ANCESTORS = 64
 _COUNTED = ("units", "names", "name terms", "texts", "text terms", "passages", "passage terms")
 _REMEMBERED, _POSTINGS, _BLOCKS = 20_000, 400_000, 50  # units and so on that are in memory while nothing changes
 _TEXTS = 1_000  # likewise
+_SIZES = (1, 8, 32, 125, 2 * LOOKED_UP)  # values of a statement: one for each number would be prepared each time
 _R = TypeVar("_R")
 
 
@@ -131,11 +132,13 @@ class Rows(IndexFile):
 
     # -- units and postings ---------------------------------------------------
 
-    def _select(self, sql: str, values: Iterable[object], *kinds: tuple[type, ...]) -> list[Any]:
-        listed, found = list(values), list[Any]()
+    def _select(self, sql: str, values: Iterable[Any], *kinds: tuple[type, ...]) -> list[Any]:
+        listed, found = sorted(values), list[Any]()  # neighbours stand in one page
         for start in range(0, len(listed), 2 * LOOKED_UP):
             part = listed[start : start + 2 * LOOKED_UP]
-            found += self.db.execute(f"{sql} ({','.join('?' * len(part))})", part).fetchall()
+            size = next(size for size in _SIZES if size >= len(part))
+            part += part[-1:] * (size - len(part))
+            found += self.db.execute(f"{sql} ({','.join('?' * size)})", part).fetchall()
         return checked(found, *kinds)
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:

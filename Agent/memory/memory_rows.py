@@ -188,16 +188,12 @@ def following(db: sqlite3.Connection, num: int, source: str) -> list[str]:
 
 def find_questions_before(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, str]:
     """Return the questions just before infos in their sources: id → id."""
-    sql = (
-        "select id, asks from memory where source = ? and source <> '' and num < ? and is_hidden = 0"
-        " order by num desc limit 1"
+    before = (
+        "select iif(b.asks, b.id, null) from memory b where b.source = memory.source and b.source <> ''"
+        " and b.num < memory.num and b.is_hidden = 0 order by b.num desc limit 1"
     )
-    found = dict[str, str]()
-    for id, *place in select_rows(db, "select id, source, num from memory where source <> ''", ids):
-        before = db.execute(sql, place).fetchone()
-        if before and before[1]:
-            found[id] = to_id(before[0])
-    return found
+    rows = select_rows(db, f"select id, ({before}) from memory where source <> ''", ids)
+    return {id: to_id(key) for id, key in rows if key is not None}
 
 
 # Superseding
