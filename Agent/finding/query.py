@@ -156,8 +156,9 @@ class Query:
         for term, said in [*words.items()][:TERMS]:
             is_word = term in self.frequencies or (thesaurus is not None and thesaurus.near(term) is not None)
             near = dict.fromkeys(() if is_word else self.index.frequencies(texts.corrections(term)), MISSPELLED)
-            for word in said if thesaurus is not None and not texts.has_digit(term) else ():
-                others = {other: share for other, share in thesaurus.near(word) or () if share >= NEAR_LEAST}
+            for word in () if texts.has_digit(term) else said:
+                known = (thesaurus.near(word) or ()) if thesaurus else ()
+                others = {other: share for other, share in known if share >= NEAR_LEAST}
                 for other in [term, *(others.keys() & texts.STOP_WORDS)]:
                     others.pop(other, None)
                 near = others | {other: max(share, others.get(other, 0.0)) for other, share in near.items()}
