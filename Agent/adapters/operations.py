@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..base.forks import watch_forks
+from ..formats.records import fit_name
 from ..keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, NotFoundError, VersionConflictError
 
 __all__ = ["Done", "InOrder", "LastOperations", "add_missing", "try_again"]
@@ -29,9 +30,6 @@ ATTEMPTS = 20
 
 REMEMBERED = 1_000
 """Operations of which it is known who made them."""
-
-NAME_LIMIT = 512
-"""Characters of a keyword's name: the tree's own limit."""
 
 OUTRUN = (DuplicateIdError, VersionConflictError, NotFoundError)
 """The end of a change that was planned on data that another process has changed since."""
@@ -78,8 +76,7 @@ def add_missing(
     for id, name, metadata in chain if known is None else ():
         above = tree.GetKeyword(id)
         if above is None:
-            shown = name if name.strip() and name.isprintable() else repr(name)
-            shown = shown if len(shown) <= NAME_LIMIT else f"{shown[: NAME_LIMIT - 1]}…"
+            shown = fit_name(name if name.strip() and name.isprintable() else repr(name))
             spec = {"id": id, "name": shown, "parent_id": parent_id, "metadata": metadata, "created_by": author}
             keywords.setdefault(id, spec)
         parent_id = id if above is None else above.id

@@ -30,7 +30,7 @@ from ..base.text import clean, digest_of, fold, read_time
 from ..finding import score, texts
 from ..finding.embedder import Embedder as FinderEmbedder
 from ..finding.embedder import Meaning
-from ..finding.index import Index, LostIndexError, Ranking, Unit
+from ..finding.index import Index, Ranking, Unit
 from ..keyword_tree import BuildMessages, LLMClient
 from .core.config import PLACES, SESSIONS, context_type_of
 from .core.entries import parse_entries
@@ -155,10 +155,6 @@ class WordIndex:
         self._beside = beside
         self._waiting: dict[str, Unit] | None = None  # within `writing`: what is to be put at its end
         self._near: dict[str, list[Place]] = {}  # by question, the last ones: several threads may ask
-        with contextlib.suppress(LostIndexError), self.reading():
-            return
-        with self.reading():  # of the one that took its place
-            pass
 
     # -- the file --
 

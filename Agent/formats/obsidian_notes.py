@@ -32,7 +32,7 @@ except ImportError as error:
     raise ImportError("notes need PyYAML: pip install '.[formats]' in its repository") from error
 
 from ..keyword_tree import RelationType
-from .records import Fact, Link, Outline, Record, Source, is_blank, refuse_encoding, split_front_matter
+from .records import NAME_LIMIT, Fact, Link, Outline, Record, Source, is_blank, refuse_encoding, split_front_matter
 
 _Front: TypeAlias = dict[str, Any]
 
@@ -41,7 +41,6 @@ _TAGS = "tags"
 _WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[|#^][^\[\]\n]*)?\]\]")
 _MARKDOWN_LINK = re.compile(r"\]\(<?([^()<>#\n]+)\.md(?:#[^()<>\n]*)?>?\)")
 _FRONT_LIMIT = 65_536  # characters; the parser of YAML takes seconds for each further megabyte
-_TAG_LIMIT = 512  # characters
 # A block to its fence or to the end of the note, and code within a line, between as many backticks on both sides.
 _CODE = re.compile(
     r"^[ >]*(?P<fence>```++|~~~++)[^\n]*\n(?s:.*?)(?:^[ >]*(?P=fence)|\Z)"
@@ -192,7 +191,7 @@ def _tags_of(front: _Front, text: str) -> list[str]:
     tags = [unicodedata.normalize("NFC", str(PurePosixPath(tag.strip().lstrip("#").strip("/")))) for tag in found]
     by_fold = {_fold(tag): tag for tag in reversed(tags)}  # the first spelling counts
     kept = (by_fold[fold] for fold in dict.fromkeys(map(_fold, tags)))
-    return [tag for tag in kept if not is_blank(tag) and tag != "." and len(tag) <= _TAG_LIMIT]
+    return [tag for tag in kept if not is_blank(tag) and tag != "." and len(tag) <= NAME_LIMIT]
 
 
 def _is_letter(char: str) -> bool:

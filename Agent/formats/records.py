@@ -30,7 +30,7 @@ ROOT_ID = "root"
 
 DEFAULT_ENCODING = "utf-8-sig"
 
-_NAME_LIMIT = 512  # characters, the tree's own limit
+NAME_LIMIT = 512  # characters, the tree's own limit
 
 _NAMESPACE = uuid.UUID("5a4f9a52-7d0e-5a3b-9f0e-6b6579776f72")  # ours alone; another value would double every import
 
@@ -149,7 +149,7 @@ class Outline:
 
 def fit_name(text: str) -> str:
     """Return a name that the tree accepts: at most 512 characters."""
-    return text if len(text) <= _NAME_LIMIT else f"{text[: _NAME_LIMIT - 1]}…"
+    return text if len(text) <= NAME_LIMIT else f"{text[: NAME_LIMIT - 1]}…"
 
 
 def refuse(source: Source, reason: str, line: int | None = None) -> InvalidInputError:

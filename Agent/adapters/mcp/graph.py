@@ -28,9 +28,9 @@ from typing import Any, TypeAlias, TypeVar
 from ...base.checks import shorten
 from ...formats import import_file
 from ...formats.mcp_memory import KEYWORD, entity_id, entity_keyword, is_type, relation_fact, said_of, type_keyword
-from ...formats.records import ROOT_ID, Fact, Keyword, Outline, is_blank, load
+from ...formats.records import NAME_LIMIT, ROOT_ID, Fact, Keyword, Outline, is_blank, load
 from ...keyword_tree import InvalidInputError, KeywordTree
-from ..operations import NAME_LIMIT, Done, try_again
+from ..operations import Done, try_again
 from ..walking import cut
 from .graph_index import GraphIndex
 

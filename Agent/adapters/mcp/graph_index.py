@@ -6,11 +6,11 @@ follows its log, and of many it is kept on disk; the observations themselves are
 """
 
 import threading
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ...base.text import fold_case
 from ...formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
 from ...formats.records import ROOT_ID
 from ...formats.view import pages
@@ -18,7 +18,7 @@ from ...keyword_tree import Info, KeywordNode, KeywordTree
 from ...store.log_follower import LogChanges, all_infos
 from ..items import KeptView
 
-__all__ = ["Entity", "GraphIndex", "Relation", "fold"]
+__all__ = ["Entity", "GraphIndex", "Relation"]
 
 _LONG = 4096  # characters of an observation that is not kept in memory, as the tree does not either
 
@@ -153,7 +153,7 @@ class GraphIndex(KeptView):
         self._forget_relation(info.id)
         self._texts.pop(info.id, None)
         if not info.deleted and not self._note_relation(info):
-            self._texts[info.id] = None if len(info.content) > _LONG else fold(info.content)
+            self._texts[info.id] = None if len(info.content) > _LONG else fold_case(info.content)
 
     def _note_relation(self, info: Info) -> bool:
         said = said_of(info)
@@ -216,9 +216,8 @@ class GraphIndex(KeptView):
 
     def ends(self, info_id: str) -> tuple[str, str]:
         """Return the names of a relation's two ends, as they are now; of one that is gone, as it was then."""
-        relation = self.relations[info_id]
-        ids = (self._lead(relation.start), self._lead(relation.end))
-        start, end = (self.names.get(id) or kept or id for id, kept in zip(ids, relation.names, strict=True))
+        ends = zip(self.end_ids(info_id), self.relations[info_id].names, strict=True)
+        start, end = (self.names.get(id) or kept or id for id, kept in ends)
         return start, end
 
     def end_ids(self, info_id: str) -> tuple[str, str]:
@@ -228,14 +227,14 @@ class GraphIndex(KeptView):
 
     def saying(self, id: str, text: str) -> list[str]:
         """Return the observations of an entity that are this text."""
-        wanted = fold(text)
+        wanted = fold_case(text)
         alike = [info_id for info_id in self._infos_of.get(id, ()) if self._text_of(info_id) == wanted]
         infos = map(self._tree.GetInfo, alike)
         return [info.id for info in infos if info is not None and info.content == text]
 
     def find(self, text: str) -> list[str]:
         """Return the entities whose name, type or observations contain a text, in the order of creation."""
-        wanted = fold(text)
+        wanted = fold_case(text)
         return [id for id in self.names if wanted in self.entities[id].said or self._contains(id, wanted)]
 
     def _contains(self, id: str, wanted: str) -> bool:
@@ -245,7 +244,7 @@ class GraphIndex(KeptView):
         """Return an observation's text, folded; a long one is read from the tree."""
         text = self._texts.get(info_id, "")  # a relation says nothing of its own
         info = self._tree.GetInfo(info_id) if text is None else None
-        return text or ("" if info is None else fold(info.content))
+        return text or ("" if info is None else fold_case(info.content))
 
     def observations(self, id: str) -> Iterator[Info]:
         """Yield an entity's observations, in the order of linking.  Cost: a decoded row for each."""
@@ -257,9 +256,4 @@ def _entity_of(node: KeywordNode) -> Entity:
     said = said_of(node)
     name = said["name"] if isinstance(said.get("name"), str) else node.name
     kind, parent_id = kind_of(said), node.parent_id or ROOT_ID
-    return Entity(name, kind, parent_id, node.ordinal, is_type(said), fold(f"{name}\n{kind}"))
-
-
-def fold(text: str) -> str:
-    """Return a text in which case and width do not matter."""
-    return unicodedata.normalize("NFKC", text).casefold()
+    return Entity(name, kind, parent_id, node.ordinal, is_type(said), fold_case(f"{name}\n{kind}"))

@@ -148,10 +148,7 @@ def make_slug(name: str, limit: int = 160) -> str:
 
 
 def _folder_bytes(slug: str) -> int:
-    return sum(1 if char in _PLAIN else 3 * len(char.encode()) for char in slug)  # what is coded takes three each
-
-
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+    return sum(1 if _is_plain(char) else 3 * len(char.encode()) for char in slug)  # what is coded takes three each
 
 
 def join_uri(*segments: str) -> str:
