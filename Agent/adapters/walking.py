@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from ..formats.records import ROOT_ID, is_blank
-from ..formats.view import pages
 from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, LLMClient, NotFoundError
 from ..memory.store import MemoryStore
 from .operations import Done, LastOperations
@@ -115,7 +114,7 @@ class TreeWalk:
         parent, start, stop = self._read_group(id)
         level = parent.children
         reported: _Row = {"id": id, "path": self._path(parent.id), "children": [], "groups": []}
-        nodes = list(pages(self.tree.GetChildren, parent.id))
+        nodes = self.tree.GetChildren(parent.id)
         if len(level) > _SHOWN:
             nodes = sorted(nodes, key=lambda node: (node.name.casefold(), node.ordinal))[start:stop]
         if len(nodes) <= _SHOWN:

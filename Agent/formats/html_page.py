@@ -49,7 +49,7 @@ def write(view: View, out: TextIO, is_live: bool = False) -> None:
         is_live: whether a server gives it, which answers `search?q=…` with `[{"id": keyword's, "excerpt"}, …]`, best
             first; else the page searches by itself.
 
-    Cost: holds the ids of all infos. The page has each keyword and each info once.
+    Cost: holds the ids of all infos, and the infos of one keyword. The page has each keyword and each info once.
     """
     title = "KeywordTree" if view.root.id == ROOT_ID else view.root.name
     owner = _owner_of(Path(view.tree.data_dir).absolute()) if view.root.id == ROOT_ID else ""

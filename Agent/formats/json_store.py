@@ -53,7 +53,7 @@ _Row: TypeAlias = dict[str, Any]
 def write(view: View, out: TextIO) -> None:
     """Write everything from the view's keyword down.
 
-    Cost: holds the ids of all keywords and infos, and one record.
+    Cost: holds the ids of all keywords and infos, and the infos of one keyword.
     """
     out.write(f'{{"format": "keyword-tree", "version": {_VERSION},\n"keywords": [')
     ids: set[str] = set()

@@ -1,25 +1,11 @@
 """A tree to be exported, read through its public methods alone."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+import sys
+from collections.abc import Iterator
 
 from ..keyword_tree import Info, KeywordNode, KeywordTree, NotFoundError
 from ..store.log_follower import all_infos
 from .records import ROOT_ID
-
-_PAGE = 500  # records asked of the tree at once
-
-_T = TypeVar("_T")
-
-
-def pages(ask: Callable[..., Sequence[_T]], id: str) -> Iterator[_T]:
-    """Yield what `GetChildren` or `GetInfosOfKeyword` has of a keyword, asked for page by page."""
-    page = 0
-    while found := ask(id, page=page, size=_PAGE):
-        yield from found
-        if len(found) < _PAGE:
-            return
-        page += 1
 
 
 class View:
@@ -47,9 +33,9 @@ class View:
                 yield depths.setdefault(node.id, depths.get(node.parent_id or "", 0) + 1), node
         self.keyword_count = len(depths)
 
-    def infos(self, id: str) -> Iterator[Info]:
-        """Yield the infos of a keyword."""
-        return pages(self.tree.GetInfosOfKeyword, id)
+    def infos(self, id: str) -> list[Info]:
+        """Return the infos of a keyword, as they are at one moment."""
+        return self.tree.GetInfosOfKeyword(id, size=sys.maxsize)
 
     def unlinked(self) -> Iterator[Info]:
         """Return the infos without a keyword; none where the view begins under the root.

@@ -5,6 +5,7 @@ it and the others by their paths, so a name leads to one entity. What this file 
 follows its log, and of many it is kept on disk; the observations themselves are read from the tree.
 """
 
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -13,7 +14,6 @@ from typing import Any, NamedTuple
 from ...base.text import fold_case
 from ...formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
 from ...formats.records import ROOT_ID
-from ...formats.view import pages
 from ...keyword_tree import Info, KeywordNode, KeywordTree
 from ...store.log_follower import LogChanges, all_infos
 from ..items import KeptView
@@ -115,7 +115,7 @@ class GraphIndex(KeptView):
                 self.entities[node.id] = _entity_of(node)
         self._must_rename = True
         for id in self.entities:
-            for info in pages(self._tree.GetInfosOfKeyword, id):
+            for info in self._infos(id):
                 self._infos_of[id][info.id] = None
                 self._take_info(info)
         for info in all_infos(self._tree, unlinked=True):
@@ -248,8 +248,10 @@ class GraphIndex(KeptView):
 
     def observations(self, id: str) -> Iterator[Info]:
         """Yield an entity's observations, in the order of linking.  Cost: a decoded row for each."""
-        infos = pages(self._tree.GetInfosOfKeyword, id)
-        return (info for info in infos if "relation" not in said_of(info))
+        return (info for info in self._infos(id) if "relation" not in said_of(info))
+
+    def _infos(self, id: str) -> list[Info]:
+        return self._tree.GetInfosOfKeyword(id, size=sys.maxsize)
 
 
 def _entity_of(node: KeywordNode) -> Entity:
