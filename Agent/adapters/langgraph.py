@@ -27,7 +27,6 @@ Of many items, the list without the values is kept in `indexes/` beside the tree
 """
 
 import asyncio
-import hashlib
 import heapq
 import itertools
 import json
@@ -48,13 +47,13 @@ from typing import Any, Self, TypeAlias, cast
 from typing_extensions import override
 
 from ..base.checks import depth_of
-from ..base.text import plain_of
+from ..base.text import mapping_of, plain_of, strings_of
 from ..keyword_tree import Info, InvalidInputError, KeywordTree, NotFoundError
 from ..store.addresses import open_tree
 from .filters import leaves, read_filter
 from .item_ranking import ItemRanking, index_path
 from .items import ItemAdapter, ItemList
-from .operations import InOrder, add_missing, try_again
+from .operations import InOrder, add_missing, id_of, try_again
 
 try:
     from langgraph.store.base import (
@@ -614,15 +613,11 @@ def _can_be_written(text: object) -> bool:
 
 
 def _namespace_id(namespace: _Path) -> str:
-    return f"lgn:{_digest(list(namespace))}"
+    return id_of("lgn", list(namespace))
 
 
 def _item_id(namespace: _Path, key: str) -> str:
-    return f"lgi:{_digest([list(namespace), key])}"
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:40]
+    return id_of("lgi", [list(namespace), key])
 
 
 def _own_metadata(namespace: _Path, op: PutOp, now: float) -> dict[str, Any]:
@@ -637,22 +632,18 @@ def _own_metadata(namespace: _Path, op: PutOp, now: float) -> dict[str, Any]:
 
 def _own_fields(info: Info) -> dict[str, Any] | None:
     """Return the store's fields of an info; None where it is no item. Any program may write metadata."""
-    own = info.metadata.get(AUTHOR)
-    if not isinstance(own, dict) or not isinstance(own.get("key"), str):
-        return None
+    own = mapping_of(info.metadata.get(AUTHOR))
     namespace = own.get("namespace")
-    if not isinstance(namespace, list) or not all(isinstance(label, str) for label in namespace):
+    if not isinstance(own.get("key"), str) or not isinstance(namespace, list) or strings_of(namespace) != namespace:
         return None
-    fields = dict(own)
     for name in ("ttl", "expires_at", "put_at"):
-        if not isinstance(fields.get(name), (int, float)):
-            fields.pop(name, None)
-    return fields
+        if not isinstance(own.get(name), (int, float)):
+            own.pop(name, None)
+    return own
 
 
 def _put_at(info: Info) -> float:
-    own = info.metadata.get(AUTHOR)
-    put_at = own.get("put_at") if isinstance(own, dict) else None
+    put_at = mapping_of(info.metadata.get(AUTHOR)).get("put_at")
     return float(put_at) if isinstance(put_at, (int, float)) else info.updated_at
 
 

@@ -23,7 +23,6 @@ cannot do is refused by name: `rerank`, `memory_type`, images, `timestamp`, `ref
 """
 
 import hashlib
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -51,7 +50,7 @@ from ..store.addresses import open_tree
 from .filters import OPERATORS, Filter, Test, all_of, look_up
 from .item_ranking import ItemRanking, index_path
 from .items import ItemAdapter, ItemList
-from .operations import LastOperations, add_missing, try_again
+from .operations import LastOperations, add_missing, id_of, try_again
 
 __all__ = ["AsyncMemory", "Memory"]
 
@@ -730,8 +729,7 @@ def _texts_of(info: Info) -> list[str]:
 
 def _keyword_of(steps: tuple[str, ...]) -> tuple[str, str, _Row]:
     """Return id, name and metadata of the keyword of a kind of owners, or of one of them."""
-    id = f"m0k:{hashlib.sha256(json.dumps(steps).encode()).hexdigest()[:40]}"
-    return id, OWNERS[steps[0]] if len(steps) == 1 else steps[-1], {}
+    return id_of("m0k", steps), OWNERS[steps[0]] if len(steps) == 1 else steps[-1], {}
 
 
 def _format_time(seconds: float) -> str:

@@ -14,6 +14,8 @@
 
 import asyncio
 import contextvars
+import hashlib
+import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -23,7 +25,7 @@ from ..base.forks import watch_forks
 from ..formats.records import fit_name
 from ..keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, NotFoundError, VersionConflictError
 
-__all__ = ["Done", "InOrder", "LastOperations", "add_missing", "try_again"]
+__all__ = ["Done", "InOrder", "LastOperations", "add_missing", "id_of", "try_again"]
 
 ATTEMPTS = 20
 """At a change that another process has outrun."""
@@ -81,6 +83,11 @@ def add_missing(
             keywords.setdefault(id, spec)
         parent_id = id if above is None else above.id
     return parent_id if known is None else known.id
+
+
+def id_of(kind: str, value: object) -> str:
+    """Return an id that follows from a value of JSON, so that two processes agree; its kind is in front."""
+    return f"{kind}:{hashlib.sha256(json.dumps(value).encode()).hexdigest()[:40]}"
 
 
 class InOrder:

@@ -16,6 +16,7 @@ import json
 from collections.abc import Container, Iterator
 from typing import Any
 
+from ..base.text import mapping_of
 from ..keyword_tree import Info, KeywordNode, RelationType
 from .records import Fact, Keyword, Outline, Record, Source, is_blank, refuse
 
@@ -28,8 +29,7 @@ _MCP = "mcp"
 
 def said_of(record: KeywordNode | Info) -> dict[str, Any]:
     """Return a record's properties in a graph: any program may write metadata, and another form counts as absent."""
-    said = record.metadata.get(_MCP)
-    return said if isinstance(said, dict) else {}
+    return mapping_of(record.metadata.get(_MCP))
 
 
 def is_type(said: dict[str, Any]) -> bool:
