@@ -7027,7 +7027,8 @@ class KeywordTree:
             return list(state.ByTokens(tokens))
 
     def _SuggestParent(self, name: str) -> str:
-        return self._writer.Place(name, "")[0]
+        descent = self._descent.Walk(name, "suggest_parent")
+        return descent.node_id or descent.suggested_parent_id or _ROOT_ID
 
     def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         with self._engine.See() as state:
