@@ -3987,20 +3987,17 @@ class _Descent:
 
     def _AddTexts(self, see: _See, view: _View, fits: Fits | None = None) -> None:
         """Add the first infos where the client asks for them; with `fits` one fact where it does not."""
-        count = _TEXTS if "texts" in self.fields else 0
-        if not count and fits is None:
-            return
-        held = {}
-        with see() as state:
-            for entry in view.entries:
-                held[entry["id"]] = state.InfosOf(state.by_node.Get(entry["id"])[: max(1, count)])
-        for entry in view.entries:
+        count = _TEXTS if "texts" in self.fields else 0 if fits is None else 1
+        for entry in view.entries if count else ():
             evidence = _NO_EVIDENCE if fits is None else fits.evidence.get(entry["id"], _NO_EVIDENCE)
-            infos = [] if evidence.excerpt and not count else self._reader.Infos(held[entry["id"]])
-            texts = [info.content for info in infos]
-            if texts and count:
-                entry["texts"] = [_Cut(text, _TEXT_LIMIT) for text in texts]
-            elif fact := evidence.excerpt or evidence.nearest or "".join(texts):
+            fact, texts = evidence.excerpt or evidence.nearest, list[str]()
+            if count > 1 or not fact:
+                with see() as state:
+                    held = state.InfosOf(state.by_node.Get(entry["id"])[:count])
+                texts = [_Cut(info.content, _TEXT_LIMIT) for info in self._reader.Infos(held)]
+            if texts and count > 1:
+                entry["texts"] = texts
+            elif fact := fact or "".join(texts):
                 entry["excerpt"] = _Cut(fact, _TEXT_LIMIT)
 
     def Rank(self, question: _Row, intent: str, ids: Sequence[str] = ()) -> Fits:
