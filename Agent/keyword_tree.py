@@ -4670,8 +4670,7 @@ class OpenOperation:
         self.writes: list[tuple[_Plan[Any], str, Sequence[_Row]]] = []  # plan, author, what a model was asked
         self.owner: tuple[int, object] = (0, None)
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
-        self._first = 0  # how many plans the outer one had,
-        self._start: tuple[_Transaction | None, int] = (None, 0)  # and its transaction, with so many steps
+        self._start: tuple[int, _Transaction | None, int] = (0, None, 0)  # of that the plans, transaction and steps
         self._inner: list[OpenOperation] = []  # those that are open inside this one
         self.transaction: _Transaction | None = None  # rows staged by the plans; None: they are to run again
 
@@ -4682,8 +4681,8 @@ class OpenOperation:
         if self._exit is not None and self._exit() is None:  # the method was read before, and the block entered by hand
             self._exit = None
         if self._outer is not None:
-            self.id, self._first, transaction = self._outer.id, len(self._outer.writes), self._outer.transaction
-            self._start = transaction, len(transaction.steps) if transaction else 0
+            self.id, transaction = self._outer.id, self._outer.transaction
+            self._start = len(self._outer.writes), transaction, len(transaction.steps) if transaction else 0
         self.now, self.owner, self._stage = self.engine.Now(), _WhoRuns(), "open"
         try:
             if self._outer is not None:
@@ -4714,7 +4713,7 @@ class OpenOperation:
             if self in self._outer._inner:
                 self._outer._inner.remove(self)
                 if kind is not None:
-                    self._outer.CutTo(self._first, *self._start)
+                    self._outer.CutTo(*self._start)
             return
         try:
             self.engine.NoteBlocks()
@@ -4761,7 +4760,7 @@ class OpenOperation:
     def _DropEnded(self) -> None:
         """Take back what inner blocks wrote whose end was interrupted."""
         for inner in [each for each in self._inner if not each.is_open]:
-            self.CutTo(inner._first, *inner._start)
+            self.CutTo(*inner._start)
             self._inner.remove(inner)
 
     def CutTo(self, count: int, transaction: _Transaction | None = None, step_count: int = 0) -> None:
