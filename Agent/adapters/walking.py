@@ -28,6 +28,7 @@ _SHOWN = 50  # keywords or groups in one reply
 _FACTS = 50  # of a match
 _CANDIDATES = 10
 _EXCERPTS = 3, 300  # facts of a candidate, and characters of each
+_LEAST = 0.03  # of a score: a fact below it shares hardly a character with the question
 _OPERATIONS = 20  # of a history
 _CONTENT = 20_000  # characters of a fact in a reply
 
@@ -65,7 +66,7 @@ class TreeWalk:
         """
         if is_blank(question):
             raise InvalidInputError(f"there is no question in {question[:60]!r}")
-        found = self._memory.recall(question, limit)
+        found = self._memory.recall(question, limit, min_score=_LEAST)
         rows = [{**_info_row(each.info), "path": each.path, "score": round(each.score, 2)} for each in found]
         return _fit(rows)
 

@@ -131,11 +131,14 @@ class TestRecall:
     def test_returns_facts_with_their_places(self, walk: TreeWalk) -> None:
         id = walk.remember("Ada is allergic to peanuts.", ["people/Ada"]).result["id"]
         walk.remember("Bob plays the cello.", ["people/Bob"])
+        for number in range(20):
+            walk.remember(f"Fact number {number} about thing {number}.")
 
         (fact,) = walk.recall("What is Ada allergic to?", 1)
         assert (fact["id"], fact["content"], fact["path"]) == (id, "Ada is allergic to peanuts.", ["people", "Ada"])
         assert 0 < fact["score"] <= 1
         assert [each["content"] for each in walk.recall("谁会拉大提琴 cello?")] == ["Bob plays the cello."]
+        assert [each["content"] for each in walk.recall("thing 7?")] == ["Fact number 7 about thing 7."]
         assert walk.recall("zebra") == []
 
     @pytest.mark.parametrize(("reply", "kept"), [({"targets": [0]}, 1), ({"targets": []}, 0), (OSError("down"), 2)])
