@@ -128,7 +128,7 @@ class KeptView(ABC):
         kept = {"position": self._kept, "items": self.to_json()}
         text = json.dumps(kept, ensure_ascii=False).encode()
         with suppress(OSError):  # read-only, or full: the next process reads the tree
-            self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as file:
                 file.write(b"%d %b" % (zlib.crc32(text), text))
             os.replace(file.name, self._file)

@@ -18,6 +18,7 @@ from Agent.adapters.mcp.graph import MemoryGraph
 from Agent.adapters.mcp.graph_index import GraphIndex
 from Agent.adapters.mem0 import Memory
 from Agent.keyword_tree import Info, KeywordTree
+from Agent.tests.shared.memory_log import MemoryLog
 
 
 class OneModel:
@@ -99,38 +100,36 @@ class TestFile:
 
 def put(door: str, place: Any, texts: Sequence[str]) -> None:
     """Store texts, each under itself, in a folder or a tree; of the first one a new version at the end."""
-    if door == "mcp":
-        with contextlib.nullcontext(place) if isinstance(place, KeywordTree) else KeywordTree(place) as tree:
+    with contextlib.nullcontext(place) if isinstance(place, KeywordTree) else KeywordTree(place) as tree:
+        if door == "mcp":
             graph = MemoryGraph(tree)
             graph.create_entities([{"name": one, "entityType": "t", "observations": [f"tea {one}"]} for one in texts])
             graph.create_relations([{"from": texts[0], "to": texts[-1], "relationType": "knows"}])
             graph.add_observations([{"entityName": texts[0], "contents": ["x" * 5000]}])
-        return
-    if door == "langgraph":
-        store = KeywordTreeStore(place) if isinstance(place, KeywordTree) else KeywordTreeStore.from_folder(place)
-        with store:
-            for number, text in enumerate([*texts, texts[0]]):
-                store.put((f"n{len(text) % 2}",), text, {"text": f"tea {text} {number}"}, index=["text"])
-        return
-    with Memory(tree=place) if isinstance(place, KeywordTree) else Memory(path=place) as memory:
-        added = [memory.add(f"tea {text}", user_id=f"n{len(text) % 2}", infer=False)["results"][0] for text in texts]
-        memory.update(added[0]["id"], f"tea {texts[0]} {len(texts)}", {"of": [texts[0]]})
+        elif door == "langgraph":
+            with KeywordTreeStore(tree) as store:
+                for number, text in enumerate([*texts, texts[0]]):
+                    store.put((f"n{len(text) % 2}",), text, {"text": f"tea {text} {number}"}, index=["text"])
+        else:
+            with Memory(tree=tree) as memory:
+                ids = [memory.add(f"tea {t}", user_id=f"n{len(t) % 2}", infer=False)["results"][0]["id"] for t in texts]
+                memory.update(ids[0], f"tea {texts[0]} {len(texts)}", {"of": [texts[0]]})
 
 
-def found(door: str, folder: str) -> list[Any]:
+def found(door: str, place: Any) -> list[Any]:
     """Return all that a door says of its items, in its order."""
-    if door == "mcp":
-        with KeywordTree(folder) as tree:
+    with contextlib.nullcontext(place) if isinstance(place, KeywordTree) else KeywordTree(place) as tree:
+        if door == "mcp":
             graph = MemoryGraph(tree)
             graph.index.catch_up()
             graph.index.keep()
             return [graph.read_graph(), graph.search_nodes("TEA"), graph.search_nodes("xxx"), graph.open_nodes(["a"])]
-    if door == "langgraph":
-        with KeywordTreeStore.from_folder(folder) as store:
-            return [store.search((), limit=-1), store.search((), query="tea"), store.list_namespaces()]
-    with Memory(path=folder) as memory:
-        all_rows = [memory.get_all(filters={"user_id": name}, top_k=99) for name in ("n0", "n1", "*")]
-        return [*all_rows, memory.search("tea", filters={"user_id": "*"})]
+        if door == "langgraph":
+            with KeywordTreeStore(tree) as store:
+                return [store.search((), limit=-1), store.search((), query="tea"), store.list_namespaces()]
+        with Memory(tree=tree) as memory:
+            all_rows = [memory.get_all(filters={"user_id": name}, top_k=99) for name in ("n0", "n1", "*")]
+            return [*all_rows, memory.search("tea", filters={"user_id": "*"})]
 
 
 def count(folder: str) -> int:
@@ -179,6 +178,14 @@ class TestKeptView:
         Path(folder, "indexes", f"{door}.json").unlink()
 
         assert (read(), taken) == ((kept, count(folder)), 0)
+
+    def test_is_kept_where_no_folder_is_yet(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str) -> None:
+        monkeypatch.setattr(items, "KEPT_FROM", 4)
+        tree = KeywordTree(str(tmp_path / "cache" / "u42"), store=MemoryLog().tree("u42"))
+        put(door, tree, ["a", "bb", "c", "dd", "e", "ff"])
+        found(door, tree)
+
+        assert (tmp_path / "cache" / "u42" / "indexes" / f"{door}.json").exists()
 
     def test_is_followed_by_what_others_wrote_since(
         self, folder: str, read: Callable[[], tuple[list[Any], int]], door: str
