@@ -1,7 +1,7 @@
 """REST over a hub: a line for each call, named as the document names it, or a function where it does more.
 
-Calls run in 40 threads, of which at most `routing.POOL_SIZE` wait for a model, and one merges; but a known entry is
-answered in the event loop (`get_knowledge`). See `application` for what is around.
+Calls run in 40 threads, of which at most `routing.POOL_SIZE` wait for a model, and one merges. See `application` for
+what is around.
 """
 
 import asyncio
@@ -242,16 +242,7 @@ _pass_on("POST", f"{_KNOWLEDGE}/batch_update", "batch_update_knowledge", KnowHub
 _pass_on("POST", f"{_KNOWLEDGE}/slim", "slim_knowledge", KnowHub.slim, Json)
 
 
-@_call("GET", _ENTRY, answers.EntryOut, has_tag=True)
-async def get_knowledge(request: Request, id: KnowledgeId) -> Response:
-    """Return an entry whole."""
-    hub, token = caller_of(request)
-    # What is known is answered without a thread; what is not, is looked for in the log.
-    is_quick = hub.catalog.is_fresh() and not hub.tokens.files.is_remote and hub.catalog.get(id) is not None
-    entry = hub.get(token, id) if is_quick else await run_in_threadpool(hub.get, token, id)
-    return answer(entry, version=entry["version"])
-
-
+_pass_on("GET", _ENTRY, "get_knowledge", KnowHub.get, answers.EntryOut)
 _pass_on("PUT", _ENTRY, "update_knowledge", KnowHub.update, answers.UpdatedOut)
 _pass_on("PATCH", _ENTRY, "patch_knowledge", KnowHub.patch, answers.ChangedOut)
 _pass_on("DELETE", _ENTRY, "delete_knowledge", KnowHub.delete, answers.DoneOut)
