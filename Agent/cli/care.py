@@ -27,9 +27,9 @@ KEEP_LOOSE = ("json", "html")
 @click.option(
     "--parent", default="/", help="The keyword that everything goes under.  [default: the root]"
 )
-@click.option("--key", help="Names the source, so that it is known again where its file has moved.")
+@click.option("--key", help="A name of the source, by which a moved file is recognised.")
 @click.option("--encoding", default="utf-8-sig", show_default=True, help="Of the file.")
-@click.option("--update", is_flag=True, help="Change what is there already and differs in the file.")
+@click.option("--update", is_flag=True, help="Update existing records that differ in the file.")
 def import_(
     session: Session, path: str, format_name: str | None, parent: str, key: str | None, encoding: str, update: bool
 ) -> None:
@@ -63,7 +63,7 @@ def import_(
     "--format", "format_name", type=click.Choice(WRITE_FORMATS), help="Without it, the file's suffix decides."
 )
 @click.option("--from", "start", default="/", help="Where to begin.  [default: the root]")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def export(session: Session, path: str, format_name: str | None, start: str, force: bool) -> None:
     r"""Write the whole tree, or the part under a keyword, to a file.
 
@@ -118,7 +118,7 @@ def verify(session: Session) -> int:
 
 @command("compact", "Maintenance")
 @click.option(
-    "--forget-history", is_flag=True, help="Remove every byte of what was deleted or replaced; this cannot be undone."
+    "--forget-history", is_flag=True, help="Erase all deleted and replaced data; this cannot be undone."
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def compact(session: Session, forget_history: bool, yes: bool) -> None:

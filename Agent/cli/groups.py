@@ -48,10 +48,10 @@ def _variable(option: str) -> str:
 
 
 CONTEXT = {
-    "account": ("local", "The account, which shares nothing with others."),
-    "user": ("me", "The user that it is about."),
-    "agent": ("cli", "The agent that works with the user."),
-    "session": ("", "The session that commit adds to."),
+    "account": ("local", "The account; others share nothing with it."),
+    "user": ("me", "The user of the memories."),
+    "agent": ("cli", "The user's agent."),
+    "session": ("", "The session to commit to."),
 }
 """Option → its default and its help."""
 
@@ -159,7 +159,7 @@ def _commit(engine: ContextEngineService, ctx: RequestContext, file: Any) -> _An
     "remember",
     click.argument("text"),
     click.option("--category", default="preferences", help="The kind of memory, as profile or events."),
-    click.option("--topic", default="", help="What it is filed under."),
+    click.option("--topic", default="", help="Its topic."),
     makes=True,
 )
 def _remember(engine: ContextEngineService, ctx: RequestContext, text: str, category: str, topic: str) -> _Answer:
@@ -171,9 +171,9 @@ def _remember(engine: ContextEngineService, ctx: RequestContext, text: str, cate
 @_of_context(
     "search",
     click.argument("query"),
-    click.option("--top", type=int, default=5, show_default=True, help="How many are shown."),
-    click.option("--budget", type=int, default=1_200, show_default=True, help="Tokens of all that is shown, at most."),
-    click.option("--beneath", default="", help="Only this URI and what is under it."),
+    click.option("--top", type=int, default=5, show_default=True, help="Maximum number shown."),
+    click.option("--budget", type=int, default=1_200, show_default=True, help="Maximum number of tokens shown."),
+    click.option("--beneath", default="", help="Only this URI and those under it."),
     meaning=True,
 )
 def _search(
@@ -212,7 +212,7 @@ def _ls(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
     return found, "\n".join(f"{each.name}{'/' if each.has_children else ''}" for each in found)
 
 
-@_of_context("log", click.option("--limit", type=int, default=20, show_default=True, help="How many are shown."))
+@_of_context("log", click.option("--limit", type=int, default=20, show_default=True, help="Maximum number shown."))
 def _log(engine: ContextEngineService, ctx: RequestContext, limit: int) -> _Answer:
     """List the last commits."""
     rows = engine.fs.log(ctx, limit)
@@ -253,7 +253,7 @@ def _adopt(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answ
     return adopted, "\n".join(adopted) or say("nothing has changed")
 
 
-@_of_context("worker", click.option("--once", is_flag=True, help="Work off what is due, and end."), meaning=True)
+@_of_context("worker", click.option("--once", is_flag=True, help="Process due events once, and end."), meaning=True)
 def _worker(engine: ContextEngineService, ctx: RequestContext, once: bool) -> _Answer:
     """Process the outbox, and commit edits by hand, until it is stopped."""
     next_look = 0.0
@@ -283,7 +283,7 @@ DAYS = click.option(
     "--days",
     type=click.FloatRange(0, float("inf"), max_open=True),
     required=True,
-    help="How much history stays.",
+    help="Days of history to keep.",
 )
 
 
@@ -355,24 +355,24 @@ def _of_hub(
 _of_hub(
     "serve",
     "Serve REST, web pages and MCP.",
-    click.option("--host", default="127.0.0.1", show_default=True, help="The address that it listens on."),
-    click.option("--port", type=PORTS, default=PORT, show_default=True, help="The port that it listens on."),
+    click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
+    click.option("--port", type=PORTS, default=PORT, show_default=True, help="The port to listen on."),
     click.option("--workers", type=int, default=1, help="Processes; one with threads is the fastest for writes."),
-    click.option("--allowed-host", "allowed_hosts", multiple=True, help="A name that it may be called by."),
-    click.option("--tls-cert", help="A file in PEM: the certificate that it serves TLS with."),
-    click.option("--tls-key", help="A file in PEM: the key of that certificate."),
-    click.option("--behind-proxy", is_flag=True, help="A proxy before it speaks TLS."),
-    click.option("--cors", default="", help="The one origin whose scripts may ask it."),
+    click.option("--allowed-host", "allowed_hosts", multiple=True, help="A host name under which it is reached."),
+    click.option("--tls-cert", help="The TLS certificate, a PEM file."),
+    click.option("--tls-key", help="The certificate's key, a PEM file."),
+    click.option("--behind-proxy", is_flag=True, help="A proxy in front terminates TLS."),
+    click.option("--cors", default="", help="The one origin whose scripts may call it."),
     click.option(
         "--rate", type=float, default=50.0, show_default=True, help="Requests a second for one token; 0 is no limit."
     ),
     click.option("--quota-entries", type=int, default=0, help="Entries and resources of one principal; 0 is no limit."),
     click.option("--quota-bytes", type=int, default=0, help="Bytes of their texts; 0 is no limit."),
     click.option("--quota-calls", type=float, default=0.0, help="Calls of one principal a minute; 0 is no limit."),
-    click.option("--org", metavar="NAME", default="", help="Whose knowledge is shared by default; the folder's name."),
-    click.option("--openid-issuer", default="", help="An OpenID provider that pages log in by, too."),
+    click.option("--org", metavar="NAME", default="", help="The hub's organisation; by default the folder's name."),
+    click.option("--openid-issuer", default="", help="An OpenID provider for the log-in of browsers."),
     click.option(
-        "--openid-client", default="", help="What it calls this hub.  [env of the secret: KNOWHUB_OPENID_SECRET]"
+        "--openid-client", default="", help="The hub's client name there.  [env of the secret: KNOWHUB_OPENID_SECRET]"
     ),
     click.option("--allow-secret-shapes", is_flag=True, help="Take knowledge that looks like a key."),
     MODELS,
@@ -384,25 +384,25 @@ _of_hub(
     "Make, list or revoke tokens; log a browser in.",
     click.argument("action", type=click.Choice(("make", "list", "revoke", "login")), default="make"),
     click.argument("id", default=""),
-    click.option("--principal", default="", help="Whose it is; your git e-mail address."),
+    click.option("--principal", default="", help="Its principal; by default your git e-mail address."),
     click.option("--rights", default="read,write", show_default=True, help="read,write,curate,secrets,admin"),
-    click.option("--scopes", help="What it sees besides its own, with commas; * is all; the hub's organisation."),
-    click.option("--days", type=float, default=0.0, help="How long it is good for; 0 is for ever."),
+    click.option("--scopes", help="Scopes besides its own, with commas; * is all; by default the hub's organisation."),
+    click.option("--days", type=float, default=0.0, help="Days of validity; 0 is for ever."),
     click.option("--port", type=int, default=PORT, help="For login: the port of the server."),
 )
 _of_hub(
     "group",
     "Show the groups, or say who is in one and what they see by it.",
     click.argument("id", default=""),
-    click.option("--members", help="Principals, with commas; none, and the group goes."),
-    click.option("--scopes", default="", help="What they see by it, with commas."),
+    click.option("--members", help="Principals, with commas; an empty list deletes the group."),
+    click.option("--scopes", default="", help="Scopes granted to them, with commas."),
 )
 _of_hub(
     "key",
     "Rotate the vault's master key.",
     click.argument("action", type=click.Choice(("rotate", "path"))),
     click.option(
-        "--drop-old", is_flag=True, help="Forget the old keys: old backups, and hubs not rotated, open no more."
+        "--drop-old", is_flag=True, help="Forget the old keys: older backups and unrotated hubs stay closed."
     ),
 )
 _of_hub(
@@ -419,7 +419,7 @@ _of_hub("restore", "Make a hub of a copy, where there is none.", click.argument(
 _of_hub(
     "audit",
     "Say who read which secret, and who was refused.",
-    click.option("--limit", type=click.IntRange(1, 200), default=20, help="How many are shown."),
+    click.option("--limit", type=click.IntRange(1, 200), default=20, help="Maximum number shown."),
     has_json=True,
 )
 _of_hub(
@@ -439,8 +439,8 @@ shared = group(
 A password belongs into ~/.pgpass: others see the words of a command.""",
     kept("--data", metavar="ADDRESS", help="The tree, instead of --dsn: postgresql://host/database#tree."),
     kept("--dsn", help=f"The server, as libpq reads it.  [env: {POSTGRES_VARIABLE}]"),
-    kept("--patience", type=float, help="Seconds for which it is tried again.  [default: 10]"),
-    kept("--pooled", is_flag=True, help="A transaction pooler stands between."),
+    kept("--patience", type=float, help="Seconds of retries.  [default: 10]"),
+    kept("--pooled", is_flag=True, help="The server is behind a transaction pooler."),
 )
 
 

@@ -85,7 +85,7 @@ SMALL = 60
 
 @command("search", "Look", asks=True)
 @click.argument("query", nargs=-1, required=True)
-@click.option("--context", default="", help="What it is about: chooses among keywords of the same name.")
+@click.option("--context", default="", help="The subject: chooses among keywords of the same name.")
 @click.option("--limit", type=click.IntRange(0), default=12, show_default=True, help="Infos shown; 0 for all.")
 def search(session: Session, query: tuple[str, ...], context: str, limit: int) -> int:
     """Find the keyword that a name, a path or a question means.
@@ -183,7 +183,7 @@ def superseded_by(info: Info) -> str:
 
 @command("ask", "Look", meaning=True)
 @click.argument("question", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="How many are shown.")
+@click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="Maximum number shown.")
 def ask(session: Session, question: tuple[str, ...], limit: int) -> int:
     r"""Find the sentence of an info that answers a question, and its keyword; `ask` and `recall` are one command.
 

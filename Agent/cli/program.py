@@ -63,7 +63,7 @@ def kept(*names: str, **attributes: Any) -> Option:
 
 _OF_A_TREE = (
     kept("--data", metavar="FOLDER", type=click.Path(file_okay=False, readable=False), help=DATA),
-    kept("--user", metavar="NAME", help="Whose memory in the folder it is, where it holds several."),
+    kept("--user", metavar="NAME", help="The user, in a folder of several."),
 )
 
 

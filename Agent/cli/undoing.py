@@ -133,7 +133,7 @@ def blocker(tree: KeywordTree, step: Step, error: ConflictError) -> Step | None:
 
 @command("history", "Undo")
 @click.argument("keyword", required=False)
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many are shown.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number shown.")
 def history(session: Session, keyword: str | None, limit: int) -> None:
     """List what was done, newest first: everything, or to one keyword or info.
 

@@ -27,11 +27,11 @@ def read_content(content: str) -> str:
 @command("add", "Write", asks=True)
 @click.argument("name")
 @click.option(
-    "--parent", help="Its parent; without it the model, or words alone where none is set up, choose."
+    "--parent", help="Its parent; without it a model chooses, or words where none is configured."
 )
 @click.option("--alias", "aliases", multiple=True, help="Another name; may be given several times.")
-@click.option("--description", default="", help="What it means.")
-@click.option("--yes", is_flag=True, help="Take the best of the places that words offer; do not ask.")
+@click.option("--description", default="", help="Its description.")
+@click.option("--yes", is_flag=True, help="Take the best place without asking.")
 def add(
     session: Session, name: str, parent: str | None, aliases: tuple[str, ...], description: str, yes: bool
 ) -> None:
@@ -103,7 +103,7 @@ def find_or_make(session: Session, tree: KeywordTree, path: str) -> str:
 @click.option(
     "--to", "names", multiple=True, help="The keyword it belongs to; may be given several times."
 )
-@click.option("--source", help="Where it is from.")
+@click.option("--source", help="Its source.")
 @click.option("--change", metavar="ID", help="Change this info instead; its keywords stay.")
 def info(
     session: Session,
@@ -146,9 +146,9 @@ def info(
 @command("remember", "Write")
 @click.argument("content")
 @click.option(
-    "--keyword", "names", multiple=True, help="A keyword or path that it belongs to; what is missing is made."
+    "--keyword", "names", multiple=True, help="A keyword or path for it; missing ones are created."
 )
-@click.option("--source", default="", help="Where it is from.")
+@click.option("--source", default="", help="Its source.")
 def remember(session: Session, content: str, names: tuple[str, ...], source: str) -> None:
     r"""Store a fact as an agent's memory does, and make the keywords of --keyword that are missing.
 
@@ -177,7 +177,7 @@ def remember(session: Session, content: str, names: tuple[str, ...], source: str
     type=click.Choice([relation.value.lower() for relation in RelationType], case_sensitive=False),
     default="primary",
     show_default=True,
-    help="How it belongs.",
+    help="The kind of link.",
 )
 @click.option("--remove", is_flag=True, help="Unlink the info from the keyword instead.")
 def link(session: Session, info_id: str, keyword: str, relation: str, remove: bool) -> None:
@@ -200,7 +200,7 @@ def link(session: Session, info_id: str, keyword: str, relation: str, remove: bo
 @command("rename", "Correct")
 @click.argument("keyword")
 @click.argument("name", required=False)
-@click.option("--description", help="What it means; empty to say nothing.")
+@click.option("--description", help="Its description; empty to remove it.")
 def rename(session: Session, keyword: str, name: str | None, description: str | None) -> None:
     """Change a keyword's name or description."""
     patch = {key: value for key, value in (("name", name), ("description", description)) if value is not None}
