@@ -366,7 +366,7 @@ class HistoryEntry:
     change: str
     """`"created"`, `"changed"`, `"deleted"` or `"moved"`."""
     before: dict[str, str]
-    """Name of file → text, of those that the commit changed."""
+    """Name of file → text, of those that the commit changed, as far as the journal has it."""
     after: dict[str, str]
 
 

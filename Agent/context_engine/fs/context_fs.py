@@ -114,19 +114,13 @@ class History(MainStore):
         for change in self.journal.changes(sequence):
             if change.uri == uri:
                 before.update(change.before)
-                after.update({**change.after, **{file: self._made(ctx, change, file) for file in change.digests}})
+                after.update(change.after)
         what = "created" if before.pop(META, None) is None else "deleted" if after.get(META) is None else "changed"
         texts = (
             {file: data.decode("utf-8", "replace") for file, data in files.items() if file != META and data is not None}
             for files in (before, after)
         )
         return HistoryEntry(id, sequence, name, at, _author(ctx, author), what, *texts)
-
-    def _made(self, ctx: RequestContext, change: Change, file: str) -> bytes | None:
-        """Return the content of a file that the journal gives up after a sync; None where it is lost."""
-        files = self.folders.read(check_access(ctx, change.uri).folders, (file,))
-        images = [*files.values(), *self.journal.images_of(change.uri, file)]
-        return next((image for image in images if change.has_made(file, image)), None)
 
     def log(self, ctx: RequestContext, limit: int = 20) -> list[dict[str, Any]]:
         """Return the last commits that changed something of the request's, newest first."""
