@@ -10,6 +10,7 @@ RetrievalAssembler    blocks within a budget, each with the reason of its match
 """
 
 import contextlib
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -311,8 +312,7 @@ class RetrievalAssembler:
         Cost: reads each node that makes a block.
         """
         left = int(typed_query.hints.get("budget_tokens", BUDGET_TOKENS))
-        seen: dict[str, _Seen | None] = {}
-        made: dict[tuple[str, str], RetrievedBlock] = {}
+        made: set[tuple[str, str]] = set()
         blocks: list[RetrievedBlock] = []
         shown: set[str] = set()
         excerpts: set[str] = set()
@@ -320,13 +320,11 @@ class RetrievalAssembler:
         for space in spaces_of(typed_query, ctx):
             known |= self._words(space).digests({hit.uri for hit in hits})
         parts = _best_parts(hits)
+        look = functools.cache(lambda uri: self._look(ctx, uri, known, typed_query))
         for hit in _newest_first(hits):
             if len(made) >= typed_query.top_k:
                 break
-            if hit.uri not in seen:
-                seen[hit.uri] = self._look(ctx, hit.uri, known, typed_query)
-            held = seen[hit.uri]
-            if held is None:
+            if (held := look(hit.uri)) is None:
                 continue
             excerpt, said, role = held.passage(hit.part if hit.level == 2 else parts.get(hit.uri))
             key = (held.node.uri, said or excerpt)
@@ -338,7 +336,7 @@ class RetrievalAssembler:
             if block.content_excerpt and block.content_excerpt in excerpts:  # a memory has said the message already
                 continue
             excerpts.add(block.content_excerpt)
-            made[key] = block
+            made.add(key)
             abstract, size = self._count(block.abstract), self._count(block.content_excerpt)
             if abstract + size > left and block.abstract:  # its abstract alone may fit
                 block.content_excerpt, size = "", 0
