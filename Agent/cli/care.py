@@ -24,9 +24,7 @@ KEEP_LOOSE = ("json", "html")
 @command("import", "Write")
 @click.argument("path", type=click.Path(exists=True))
 @click.option("--format", "format_name", type=click.Choice(READ_FORMATS), help="Without it, the file's suffix decides.")
-@click.option(
-    "--parent", default="/", help="The keyword that everything goes under.  [default: the root]"
-)
+@click.option("--parent", default="/", help="The keyword that everything goes under.  [default: the root]")
 @click.option("--key", help="A name of the source, by which a moved file is recognised.")
 @click.option("--encoding", default="utf-8-sig", show_default=True, help="Of the file.")
 @click.option("--update", is_flag=True, help="Update existing records that differ in the file.")
@@ -117,9 +115,7 @@ def verify(session: Session) -> int:
 
 
 @command("compact", "Maintenance")
-@click.option(
-    "--forget-history", is_flag=True, help="Erase all deleted and replaced data; this cannot be undone."
-)
+@click.option("--forget-history", is_flag=True, help="Erase all deleted and replaced data; this cannot be undone.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def compact(session: Session, forget_history: bool, yes: bool) -> None:
     """Compact the log to the present state."""

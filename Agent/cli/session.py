@@ -375,9 +375,7 @@ def may_be_id(name: str) -> bool:
     return 0 < len(name) <= ID_LIMIT
 
 
-def unclear(
-    tree: KeywordTree, name: str, nodes: Sequence[KeywordNode], count: int, besides: str = ""
-) -> RefusedError:
+def unclear(tree: KeywordTree, name: str, nodes: Sequence[KeywordNode], count: int, besides: str = "") -> RefusedError:
     """Return the error for a name that several keywords have, or a keyword and the things in `besides`."""
     keywords = " ".join(filter(None, (count_of(count, "keyword"), besides)))
     text = "{} are called {!r}; say which, by id or path: /… begins at the root"

@@ -143,9 +143,7 @@ def history(session: Session, keyword: str | None, limit: int) -> None:
         # An id counts even after a deletion: a deleted record has a history.
         has_own = keyword is None or (may_be_id(keyword) and bool(tree.History(keyword, 1)))
         changes = tree.History(keyword if keyword is None or has_own else session.find(tree, keyword).id, limit)
-        rows = [
-            (str(change.seq), local_time(change.timestamp), say_op(change), describe(change)) for change in changes
-        ]
+        rows = [(str(change.seq), local_time(change.timestamp), say_op(change), describe(change)) for change in changes]
         value = [
             {**spell_row(change), "before": spell_records(change.before), "after": spell_records(change.after)}
             for change in changes

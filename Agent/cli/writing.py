@@ -26,15 +26,11 @@ def read_content(content: str) -> str:
 
 @command("add", "Write", asks=True)
 @click.argument("name")
-@click.option(
-    "--parent", help="Its parent; without it a model chooses, or words where none is configured."
-)
+@click.option("--parent", help="Its parent; without it a model chooses, or words where none is configured.")
 @click.option("--alias", "aliases", multiple=True, help="Another name; may be given several times.")
 @click.option("--description", default="", help="Its description.")
 @click.option("--yes", is_flag=True, help="Take the best place without asking.")
-def add(
-    session: Session, name: str, parent: str | None, aliases: tuple[str, ...], description: str, yes: bool
-) -> None:
+def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...], description: str, yes: bool) -> None:
     r"""Create a keyword.
 
     Without --parent a NAME with a slash is a path; its missing levels are created, too. For any other NAME a model
@@ -100,9 +96,7 @@ def find_or_make(session: Session, tree: KeywordTree, path: str) -> str:
 
 @command("info", "Write", asks=True)
 @click.argument("content", required=False)
-@click.option(
-    "--to", "names", multiple=True, help="The keyword it belongs to; may be given several times."
-)
+@click.option("--to", "names", multiple=True, help="The keyword it belongs to; may be given several times.")
 @click.option("--source", help="Its source.")
 @click.option("--change", metavar="ID", help="Change this info instead; its keywords stay.")
 def info(
@@ -145,9 +139,7 @@ def info(
 
 @command("remember", "Write")
 @click.argument("content")
-@click.option(
-    "--keyword", "names", multiple=True, help="A keyword or path for it; missing ones are created."
-)
+@click.option("--keyword", "names", multiple=True, help="A keyword or path for it; missing ones are created.")
 @click.option("--source", default="", help="Its source.")
 def remember(session: Session, content: str, names: tuple[str, ...], source: str) -> None:
     r"""Store a fact as an agent's memory does, and make the keywords of --keyword that are missing.
