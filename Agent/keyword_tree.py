@@ -2612,7 +2612,8 @@ class _FileStore(_Aside):
         line = _JoinLine(seq + 1, reader.crc, seq, op, id, now, author, agent_io, before, after)
         is_checkpoint_due = self._Put([line])
         for kind, new in rows:
-            reader.ProjectKind(kind, new)
+            if new:
+                reader.ProjectKind(kind, new)
         if is_checkpoint_due:
             self._Checkpoint(now)
         return self.position
@@ -5200,17 +5201,13 @@ class _Engine:
                 made = None
             if made is None or made[0].id in ids:
                 return []
-            job.result, take_in, taken, (op, _, now, author, agent_io, was, _, *news) = made
+            job.result, take_in, taken, (op, _, now, author, agent_io, *said) = made
             job.is_written, job.error = True, None  # no error of a run before others' changes
-            before, rows = NoRows(), NoRows()
-            for kind, new in news:
-                rows[:3][kind].extend(new)
-            if was == b"null":
-                ordinal += len(rows.nodes) + len(rows.links)
-            else:
-                before[:3][news[0][0]].append(was)
+            before, after = [_ReadRows(raw, 0, len(raw)) for raw in said[:2]]
+            if not any(before):
+                ordinal += len(after.nodes) + len(after.links)
             ids.add(job.result.id)
-            operation = LoggedOperation(op, job.id, now, before, rows, author, agent_io)
+            operation = LoggedOperation(op, job.id, now, before, after, author, agent_io)
             brought.append((operation, take_in, taken))
         return brought
 
@@ -5844,14 +5841,12 @@ class _Writer:
             return None
         info = _DeferInfo(row)
         info.id = id
-        operation = "create_info", operation_id, now, author, io, b"null"
-        if not keyword_ids:
-            return info, state.AddInfo, (id, row, (), ()), (*operation, row, (1, [row]))
         links = []
         for number, keyword_id in enumerate(keyword_ids, ordinal):
             links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
         after = _EncodeRows(Rows([], [row], links, {}))
-        return info, state.AddInfo, (id, row, keyword_ids, links), (*operation, after, (1, [row]), (2, links))
+        operation = "create_info", operation_id, now, author, io, b"null", after, (1, [row]), (2, links)
+        return info, state.AddInfo, (id, row, keyword_ids, links), operation
 
     def MakeChange(
         self, op: str, plan: Callable[..., Any], author: str, given: _Row, ordinal: int, operation_id: str
