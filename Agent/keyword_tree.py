@@ -4556,7 +4556,7 @@ class _Job(Generic[_Value]):
     id: str
     plan: _Plan[_Value]
     author: str = ""
-    agent_ios: Sequence[_Row] = ()
+    agent_ios: Sequence[_Row | None] = ()
     block: OpenOperation | None = None
     make: _Make | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
@@ -4668,7 +4668,7 @@ class OpenOperation:
         self.now = 0.0
         self._name = name
         self._author = author
-        self.writes: list[tuple[_Plan[Any], str, Sequence[_Row]]] = []  # plan, author, what a model was asked
+        self.writes: list[tuple[_Plan[Any], str, Sequence[_Row | None]]] = []  # plan, author, what a model was asked
         self.owner: tuple[int, object] = (0, None)
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
         self._start: tuple[int, _Transaction | None, int] = (0, None, 0)  # of that the plans, transaction and steps
@@ -4743,7 +4743,7 @@ class OpenOperation:
             self.transaction = transaction
         return self.transaction
 
-    def Add(self, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row]) -> _Value:
+    def Add(self, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row | None]) -> _Value:
         """Run a plan on what was done so far, and keep it."""
         self.engine.CheckOpen()
         self._DropEnded()
@@ -5050,7 +5050,7 @@ class _Engine:
         op: str,
         plan: _Plan[_Value],
         author: str,
-        agent_ios: Sequence[_Row] = (),
+        agent_ios: Sequence[_Row | None] = (),
         make: _Make | None = None,
     ) -> _Value:
         """Commit a plan, or make it a part of the block that is open here; return what it returned.
@@ -5270,8 +5270,8 @@ class _Engine:
         if len(transaction.steps) == first:
             return None
         before, after = transaction.Collect(first)
-        ios = job.agent_ios
-        agent_io = {"calls": list(ios)} if len(ios) > 1 else ios[0] if ios else None
+        ios = [io for io in job.agent_ios if io]
+        agent_io = {"calls": ios} if len(ios) > 1 else ios[0] if ios else None
         return LoggedOperation(job.op, job.id, now, before, after, job.author, agent_io)
 
     def _Apply(self, records: Rows | None, take_in: Callable[..., None] | None = None, *taken: Any) -> None:
@@ -5789,9 +5789,8 @@ class _Writer:
         """Return a keyword whose place, time and ordinal are still to come, of arguments that were checked."""
         engine, metadata = self._engine, metadata or {}
         tokens = engine.NormalizeAll([name, *aliases]) if aliases else engine.normalizer(name)
-        id, stamps = id or engine.new_id(), (1, 0.0, 0.0)
-        node = KeywordNode(id, name, aliases or [], tokens, 0, None, [], description, metadata, *stamps)
-        node.created_by = created_by
+        id, rest = id or engine.new_id(), (description, metadata, 1, 0.0, 0.0)
+        node = KeywordNode(id, name, aliases or [], tokens, 0, None, [], *rest, created_by=created_by)
         del node.children  # they are looked up
         _FieldsOf(node)["_list_children"] = self._reader.ListChildren
         return node
@@ -5813,8 +5812,7 @@ class _Writer:
             return None
         folds = list(map(_Fold, (name, *aliases)))
         tokens = list(map(_TokenOf, folds))
-        level = state.levels.get(parent_id)
-        level = 1 + (state.LevelOf(parent_id) if level is None else level)
+        level = 1 + state.LevelOf(parent_id)
         operation_id, now = operation_id or engine.new_id(), engine.Now()
         row = _EncodeNode(
             id, ordinal, False, parent_id, name, aliases, dict.fromkeys(tokens), level, description, metadata, 1, now,
@@ -5894,8 +5892,7 @@ class _Writer:
             io = None
             if parent_id is None:
                 parent_id, io = self.Place(node.name, node.description)
-            if io is not None:
-                agent_ios.append(io)
+            agent_ios.append(io)
             plans.append(partial(_PlanNode, node, parent_id, io))
         author = drafts[0][0].created_by if drafts else "user"
         return self._engine.Write("batch_create_keywords", lambda tx: [plan(tx) for plan in plans], author, agent_ios)
@@ -5908,8 +5905,7 @@ class _Writer:
             id, content = spec["id"] or self._engine.new_id(), spec["content"]
             draft = id, content, spec["source"], spec["metadata"] or {}, spec["created_by"]
             chosen, io = self.ChooseLinks(content) if spec["auto_link"] else ([], None)
-            if io is not None:
-                agent_ios.append(io)
+            agent_ios.append(io)
             plans.append(partial(_PlanInfo, draft, spec["keyword_ids"] or [], chosen))
         author = checked[0]["created_by"] if checked else "user"
         return self._engine.Write("batch_create_infos", lambda tx: [plan(tx) for plan in plans], author, agent_ios)
@@ -6337,7 +6333,7 @@ class KeywordTree:
         can_learn = self._learn_matches and len(query) <= _QUERY_LIMIT
         if can_learn and result.node is not None and self._engine.FindBlock() is None:
             with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
-                node_id, agent_ios = result.node.id, [descent.io] if descent.io else []
+                node_id, agent_ios = result.node.id, [descent.io]
                 self._engine.Write("confirm", lambda tx: _PlanConfirm(tx, node_id, query), "agent", agent_ios)
         return result
 
@@ -6554,7 +6550,7 @@ class KeywordTree:
             place, io = writer.Place(name, description)
         draft = id, name, aliases, description, metadata, created_by
         plan, make = partial(writer.PlanKeyword, place, io, draft), partial(writer.MakeKeyword, place, io, draft)
-        return self._engine.Write("create_keyword", plan, created_by, [io] if io else (), make)
+        return self._engine.Write("create_keyword", plan, created_by, [io], make)
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.
@@ -6627,7 +6623,7 @@ class KeywordTree:
         chosen, io = writer.ChooseLinks(content) if auto_link else ([], None)
         make = None if chosen else partial(writer.MakeInfo, ids, io, draft)
         return self._engine.Write(
-            "create_info", partial(_PlanInfo, draft, ids, chosen), created_by, [io] if io else (), make
+            "create_info", partial(_PlanInfo, draft, ids, chosen), created_by, [io], make
         )
 
     def BatchCreateInfos(self, specs: Sequence[InfoSpec | Mapping[str, object]]) -> list[Info]:
