@@ -335,7 +335,7 @@ def _no_standard_descriptors() -> Iterator[None]:
 
 
 class Runner(Pool):
-    """Runs statements: once, again while patience lasts, as a stream, or on a thread's own connection.
+    """Runs statements: once, again while patience lasts, or on a thread's own connection.
 
     For the errors see `PostgresRows`.
     """
@@ -383,20 +383,6 @@ class Runner(Pool):
     ) -> list[tuple[Any, ...]]:
         """Return all rows that a statement finds; it may be tried again.  Cost: one round trip."""
         return self.ask(lambda connection: run(connection, statement, values).fetchall(), until, is_long)
-
-    def stream(self, statement: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-        """Yield rows as they arrive; one try."""
-        own = self.own_connection()
-        connection = own or self.take()
-        rows = connection.cursor(binary=True).stream(statement.encode(), values, binary=True)
-        try:
-            while (row := self.use(connection, lambda _: next(rows, None))) is not None:
-                yield row
-        finally:
-            if connection.info.transaction_status == TransactionStatus.ACTIVE:  # the rest is not wanted
-                connection.close()
-            if own is None:
-                self.give_back(connection)
 
     def check_format(self) -> None:
         """Raise StoreError where the tables have another format than this version's.  Cost: one round trip."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self, cast
 
 from ..keyword_tree import ClosedError, StoreError
 from . import port
-from .rows import Batch, Mark, Span
+from .rows import Batch, Mark
 from .statements import PAGE_BYTES
 from .tables import PostgresRows
 
@@ -157,7 +157,7 @@ class Reader:
             return batch.lines
         parts, start = list[bytes](), 0
         while start < batch.size:
-            (part,) = self._rows.read_spans(self.tree_id, [Span(batch.after, 0, start, PAGE_BYTES)])
+            (part,) = self._rows.read_spans(self.tree_id, [port.Place(batch.after, 0, start, PAGE_BYTES, 0)])
             if not part:
                 port.raise_corrupt(self.tree_id, batch.upto, "pieces of it are missing")
             parts.append(part)
@@ -177,7 +177,7 @@ class Reader:
         """
         if self._is_closed:
             raise ClosedError(f"the tree {port.shorten(self.tree_id)} is closed")
-        rows, asked, size = list(helds), dict[int, Span](), 0
+        rows, asked, size = list(helds), dict[int, port.Place](), 0
         for index, held in enumerate(helds):
             if isinstance(held, bytes):
                 continue
@@ -185,16 +185,15 @@ class Reader:
             if size + place.length > PAGE_BYTES:
                 self._fetch(asked, rows)
                 asked, size = {}, 0
-            asked[index] = Span(*place[:4])
+            asked[index] = place
             size += place.length
         self._fetch(asked, rows)
         return rows
 
-    def _fetch(self, asked: dict[int, Span], rows: list[Any]) -> None:
+    def _fetch(self, asked: dict[int, port.Place], rows: list[Any]) -> None:
         """Put the rows at some spans in the place of where they are."""
         found = self._rows.read_spans(self.tree_id, list(asked.values())) if asked else []
-        for index, row in zip(asked, found, strict=True):
-            place = cast("port.Place", rows[index])
+        for (index, place), row in zip(asked.items(), found, strict=True):
             if row is None:
                 raise StoreError(
                     f"a content of the tree {port.shorten(self.tree_id)} is not where it was: the log was written "

@@ -44,19 +44,6 @@ class Batch(NamedTuple):
     """Bytes of its lines, wherever they lie."""
 
 
-class Span(NamedTuple):
-    """Some bytes of a batch's lines, or of a state's part."""
-
-    key: int
-    """Of the batch; ~seq of a state."""
-    part: int
-    """Of the state; 0 in a batch."""
-    start: int
-    """The first byte."""
-    length: int
-    """How many."""
-
-
 class Mark(NamedTuple):
     """What vouches for a state."""
 

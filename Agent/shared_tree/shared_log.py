@@ -143,7 +143,7 @@ class SharedLog:
             NotFoundError: there is none.
         """
         if not self._rows.remove(_check_id(tree_id)):
-            raise _NoTreeError(tree_id)
+            raise _no_tree(tree_id)
 
     def copy_in(self, folder: str | os.PathLike[str], tree_id: str) -> int:
         """Make a tree of a folder's log, byte for byte; return the number of its last operation.
@@ -178,7 +178,7 @@ class SharedLog:
 
     def _check_known(self, tree_id: str) -> None:
         if self._rows.log_id(_check_id(tree_id)) is None:
-            raise _NoTreeError(tree_id)
+            raise _no_tree(tree_id)
 
     def __enter__(self) -> Self:
         return self
@@ -206,12 +206,8 @@ class SharedTree:
         return SharedEmbedder(embedder, self._rows, self._tree_id)
 
 
-class _NoTreeError(NotFoundError):
-    """There is no such tree."""
-
-    def __init__(self, tree_id: str) -> None:
-        super().__init__("keyword", tree_id)
-        self.args = (f"no tree has the id {port.shorten(tree_id)}",)
+def _no_tree(tree_id: str) -> NotFoundError:
+    return NotFoundError("keyword", tree_id, f"no tree has the id {port.shorten(tree_id)}")
 
 
 def _check_id(tree_id: str) -> str:

@@ -75,7 +75,8 @@ READ_BACK = """
 # Who waits for a turn in vain goes on without.
 LIMIT_WAIT, NO_LIMIT = "SET LOCAL statement_timeout = '1s'", "SET LOCAL statement_timeout TO DEFAULT"
 TAKE_TURN = f"SELECT 1 FROM kt_tree WHERE tree_id = %s AND {_DURABLE} FOR UPDATE"
-PARTS = "SELECT kind, rows, places FROM kt_state WHERE tree_id = %s AND seq = %s ORDER BY part"
+PARTS = """
+    SELECT kind, rows, places FROM kt_state WHERE tree_id = %s AND seq = %s AND part >= %s ORDER BY part LIMIT %s"""
 MARK = """
     INSERT INTO kt_mark (tree_id, seq, after, crc, next_ordinal, parts, size, is_full, digest)
     SELECT tree_id, %s, after, crc, %s, -1, 0, %s, '' FROM kt_batch WHERE tree_id = %s AND after = %s AND crc = %s

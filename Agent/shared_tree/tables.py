@@ -23,7 +23,7 @@ from ..keyword_tree import StoreError
 from . import statements as sql
 from .connections import Connection, Pool, Runner, refuse_warned, run, run_meanwhile, run_together
 from .port import Place, StatePart
-from .rows import Batch, Mark, NotSentError, Span, UnansweredError, UnkeptError
+from .rows import Batch, Mark, UnkeptError
 
 __all__ = ["LOOK_S", "PIECE", "PostgresRows", "create_tables"]
 
@@ -31,6 +31,7 @@ PIECE = 256 * 1024
 """Bytes of a piece; the same in every version, since a place says in which one it is."""
 LOOK_S = 0.01
 """Between guesses of a writer that look whether another waits for its turn: looking takes a lock."""
+_PARTS = 4  # of a state, read at once
 _NEAR_S = 0.002  # of a round trip: to read in one of its own costs a turn little
 _IDLE_S, _LONGEST_IDLE_S = 0.3, 1.0  # without a statement, after which a turn ends: near, and however far away
 
@@ -105,7 +106,7 @@ class PostgresRows:
         values = (tree_id, below, held, held, limit)
         return list(map(_batch, self._runner.fetch(sql.READ_BACK, values, is_long=bool(held))))
 
-    def read_spans(self, tree_id: str, spans: Sequence[Span]) -> list[bytes | None]:
+    def read_spans(self, tree_id: str, spans: Sequence[Place]) -> list[bytes | None]:
         """Return some bytes of batches and states, in the order of the spans; None for what is not there any more.
 
         Cost: a few round trips, however many spans.
@@ -124,7 +125,7 @@ class PostgresRows:
                 found[of_states[number][0]] = rows
         return found
 
-    def _read_pieces(self, tree_id: str, id: str, span: Span) -> bytes | None:
+    def _read_pieces(self, tree_id: str, id: str, span: Place) -> bytes | None:
         first, last = span.start // PIECE, (span.start + span.length - 1) // PIECE
         asked = "SELECT bytes FROM kt_piece WHERE tree_id = %s AND id = %s AND part BETWEEN %s AND %s ORDER BY part"
         parts = self._runner.fetch(asked, (tree_id, id, first, last))
@@ -274,17 +275,14 @@ class PostgresRows:
         return bool(found and found[0][0])
 
     def read_parts(self, tree_id: str, seq: int, count: int) -> Iterator[StatePart]:
-        """Yield the parts of a state; the server sends the next ones while the caller is busy with one."""
+        """Yield the parts of a state.  Cost: a round trip for each 4 MiB or so."""
         number = 0
-        with contextlib.suppress(UnansweredError, NotSentError):
-            for row in self._runner.stream(sql.PARTS, (tree_id, seq)):
-                yield _part(row)
-                number += 1
-        for missing in range(number, count):  # one by one, each tried again
-            found = self._runner.fetch(f"{sql.PARTS} OFFSET %s LIMIT 1", (tree_id, seq, missing))
+        while number < count:
+            found = self._runner.fetch(sql.PARTS, (tree_id, seq, number, _PARTS))
             if not found:
                 raise StoreError(f"the state at operation {seq} was taken away meanwhile: try again")
-            yield _part(found[0])
+            yield from map(_part, found)
+            number += len(found)
 
     def write_state(self, tree_id: str, mark: Mark, parts: Iterable[StatePart]) -> bool:
         """Keep a state, all or nothing; return False where there is one, or the log has no such operation (any more).
@@ -434,7 +432,7 @@ def _columns(batch: Batch) -> tuple[int, int, str, bytes, str, int]:
     return batch.after, batch.upto, batch.crc.decode(), lines, batch.pieces, batch.size
 
 
-def _lengths(spans: Sequence[tuple[int, Span]]) -> tuple[list[int], list[int]]:
+def _lengths(spans: Sequence[tuple[int, Place]]) -> tuple[list[int], list[int]]:
     return [span.start for _, span in spans], [span.length for _, span in spans]
 
 

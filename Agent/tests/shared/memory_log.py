@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any
 
 from ...keyword_tree import StoreError
-from ...shared_tree.port import StatePart
-from ...shared_tree.rows import Batch, Mark, Span, UnkeptError
+from ...shared_tree.port import Place, StatePart
+from ...shared_tree.rows import Batch, Mark, UnkeptError
 from ...shared_tree.store import Known, SharedStore
 
 __all__ = ["MemoryLog", "MemoryRows"]
@@ -41,7 +41,7 @@ class _Tree:
         self.turn = threading.Lock()
         self.held_s = 0.0  # for which the turn is kept after its block
 
-    def read(self, span: Span) -> bytes | None:
+    def read(self, span: Place) -> bytes | None:
         """Return some bytes; None for what is not there."""
         batch, parts = self.batches.get(span.key), self.states.get(~span.key)
         if span.key >= 0:
@@ -94,7 +94,7 @@ class MemoryRows:
         found = (batch for batch in reversed(self._sorted(tree_id)) if batch.after < below and holding in batch.lines)
         return list(itertools.islice(found, limit))
 
-    def read_spans(self, tree_id: str, spans: Sequence[Span]) -> list[bytes | None]:
+    def read_spans(self, tree_id: str, spans: Sequence[Place]) -> list[bytes | None]:
         """Return some bytes of batches and states."""
         with self.lock:
             tree = self.held.get(tree_id)

@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreCorruptError, StoreError
-from Agent.shared_tree import SharedLog, store
-from Agent.shared_tree.connections import Runner
+from Agent.shared_tree import SharedLog, store, tables
+from Agent.shared_tree.tables import PostgresRows
 from Agent.store.log_follower import all_infos
 from Agent.tests.shared.faulty_proxy import PASS, Fault, FaultyProxy, delay
 from Agent.tests.shared.own_server import OwnServer
@@ -288,14 +289,15 @@ class TestFewConnections:
         made = [{"name": f"{number}", "parent_id": "root", "description": "x" * 4000} for number in range(1000)]
         opened(log).BatchCreateKeywords(made)  # several parts
         log.keep("u42", always=True)
-        stream = Runner.stream
+        read_parts = PostgresRows.read_parts
 
-        def end_in_the_middle(self: Runner, statement: str, values: object) -> Iterator[object]:
-            for row in stream(self, statement, values):  # type: ignore[arg-type]
-                yield row
+        def end_in_the_middle(self: PostgresRows, *which: Any) -> Iterator[object]:
+            for part in read_parts(self, *which):
+                yield part
                 end_sessions(server)
 
-        monkeypatch.setattr(Runner, "stream", end_in_the_middle)
+        monkeypatch.setattr(tables, "_PARTS", 1)
+        monkeypatch.setattr(PostgresRows, "read_parts", end_in_the_middle)
         with SharedLog(database, connections=2, patience=2) as single:
             tree = opened(single)
 
