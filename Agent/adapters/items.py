@@ -51,7 +51,7 @@ class KeptView(ABC):
     def __init__(self, tree: KeywordTree, name: str) -> None:
         self._tree, self._follower = tree, LogFollower(tree)
         self._file = index_path(tree, name).with_suffix(".json")
-        self._is_resumed = False  # whether it was looked for what an earlier process kept
+        self._is_begun: bool | None = None  # whether all is taken in; None: what was kept was not looked for yet
         self._kept, self._kept_count = Position(), 0  # as of when it was kept, and of how many records
         self.clear()
 
@@ -94,15 +94,23 @@ class KeptView(ABC):
             self.keep()
 
     def _follow(self) -> None:
-        if not self._is_resumed:
-            self._is_resumed = True
-            self._resume()
-        self._follower.follow(self.clear, self.read_tree, self.take, self.is_disturbed)
+        is_begun, self._is_begun = self._is_begun, False  # where something fails halfway, the next call reads all again
+        if is_begun is None:
+            is_begun = self._resume()
+        changes = self._follower.catch_up() if is_begun else self._follower.begin(self._read_again, self.is_disturbed)
+        if changes.from_nothing:
+            self.clear()
+        self.take(changes)
+        self._is_begun = True
+
+    def _read_again(self) -> None:
+        self.clear()
+        self.read_tree()
 
     # -- keeping
 
-    def _resume(self) -> None:
-        """Begin with what an earlier process kept, if the log still has the place where that was."""
+    def _resume(self) -> bool:
+        """Begin with what an earlier process kept; tell whether the log still has the place where that was."""
         is_there, harm = False, (OSError, ValueError, LookupError, TypeError, AttributeError)
         with suppress(*harm), _CollectorOff():  # there is none, or it is damaged
             check, _, text = self._file.read_bytes().partition(b" ")
@@ -116,6 +124,7 @@ class KeptView(ABC):
             self.clear()
             with suppress(OSError):  # it may hold what was deleted for good
                 self._file.unlink()
+        return is_there
 
     def keep(self) -> None:
         """Keep all for the next process, as far as this one has read the log, where it is of many records."""

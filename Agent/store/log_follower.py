@@ -63,7 +63,6 @@ class LogFollower:
     def __init__(self, tree: KeywordTree) -> None:
         self._tree = tree
         self.position = Position()
-        self._is_begun = False
         self._store = tree._engine.store  # another one where the tree was opened again
 
     def catch_up(self) -> LogChanges:
@@ -102,54 +101,23 @@ class LogFollower:
             self._tree.Refresh()
         is_there = self._tree._journal.Has(*position)
         if is_there:
-            self.position, self._is_begun = position, True
+            self.position = position
         return is_there
 
-    def follow(
-        self,
-        clear: Callable[[], None],
-        read_tree: Callable[[], None],
-        take: Callable[[LogChanges], None],
-        is_disturbed: Callable[[LogChanges], bool] | None = None,
-    ) -> None:
-        """Let derived data be what the log says: `take` takes in the changes, after all was read, or since `resume`.
-
-        Where something fails halfway, the next call reads all again.
-
-        Args:
-            clear: Forgets all that was derived, before all is read or comes from the log.
-            read_tree: Takes in all there is.
-            take: Takes in changes.
-            is_disturbed: See `begin`.
-        """
-
-        def read() -> None:
-            clear()
-            read_tree()
-
-        is_begun, self._is_begun = self._is_begun, False
-        changes = self.catch_up() if is_begun else self.begin(read, is_disturbed)
-        if changes.from_nothing:
-            clear()
-        take(changes)
-        self._is_begun = True
-
-    def begin(
-        self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool] | None = None
-    ) -> LogChanges:
+    def begin(self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool]) -> LogChanges:
         """Let all there is be read from the tree, which is faster than from the log, and return what came after.
 
         Args:
             read_tree: Reads it, from nothing each time that it is called.
             is_disturbed: Whether what was written meanwhile may have made it miss something, as a keyword that
-                was moved from where it was not read yet to where it was; None where nothing can, as with `all_infos`.
+                was moved from where it was not read yet to where it was; nothing can with `all_infos`.
 
         Returns:
             The changes since; `from_nothing` where all of it had to come from the log after all.
         """
         return outside_operations(lambda: self._begin(read_tree, is_disturbed))
 
-    def _begin(self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool] | None) -> LogChanges:
+    def _begin(self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool]) -> LogChanges:
         for _ in range(_ATTEMPTS):
             newest = self._tree.History(limit=1)
             if not newest:
@@ -157,7 +125,7 @@ class LogFollower:
             self.position = Position(newest[0].seq, newest[0].operation_id)
             read_tree()
             changes = self.catch_up()
-            if is_disturbed is None or not is_disturbed(changes):
+            if not is_disturbed(changes):
                 return changes
         self.position = Position()
         return self.catch_up()

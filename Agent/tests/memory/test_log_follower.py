@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from Agent import keyword_tree
+from Agent.adapters.items import KeptView
 from Agent.keyword_tree import Change, KeywordTree
 from Agent.store import log_follower
 from Agent.store.log_follower import LogChanges, LogFollower, Position, all_infos
@@ -150,20 +151,31 @@ class TestBegin:
         assert [record.content for record in changes.infos] == ["one"]
 
 
-class Texts:
+class Texts(KeptView):
     """The contents of all infos by id, as something derived from them."""
 
     def __init__(self, tree: KeywordTree) -> None:
-        self.tree, self.follower = tree, LogFollower(tree)
-        self.known: dict[str, str] = {}
         self.failures: list[BaseException] = []
+        super().__init__(tree, "texts")
 
     def follow(self) -> dict[str, str]:
-        self.follower.follow(self.known.clear, self.read_tree, self.take)
+        self.catch_up()
         return self.known
 
+    def clear(self) -> None:
+        self.known: dict[str, str] = {}
+
+    def count(self) -> int:
+        return len(self.known)
+
+    def to_json(self) -> dict[str, str]:
+        return self.known
+
+    def from_json(self, kept: dict[str, str]) -> None:
+        self.known = kept
+
     def read_tree(self) -> None:
-        self.take(LogChanges(infos=list(all_infos(self.tree))))
+        self.take(LogChanges(infos=list(all_infos(self._tree))))
 
     def take(self, changes: LogChanges) -> None:
         for info in changes.infos:
