@@ -498,7 +498,7 @@ class AsyncMemory(Twin, of=Memory):
         """Where the memories are."""
         return self.memory.tree
 
-    def close(self) -> None:
+    def close(self) -> None:  # type: ignore[override]  # as mem0 has it, not awaited
         """Close the tree, if it was opened here."""
         self.memory.close()
 

@@ -8,7 +8,7 @@
 >>> asyncio.run(AsyncTea(Tea).brew(3))
 'brewed for 3 minutes'
 >>> [name for name in dir(AsyncTea) if not name.startswith("_")]
-['brew']
+['brew', 'close']
 """
 
 import asyncio
@@ -48,6 +48,11 @@ class Twin:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+    async def close(self) -> None:
+        """Close the object, if it was opened."""
+        if self._opened is not None:
+            await self._in_thread(self._opened.close)
 
     def _original(self) -> Any:
         """Return the object whose methods are called; it may have to be opened first."""

@@ -434,8 +434,8 @@ class AsyncMemoryStore(Twin, of=MemoryStore):
 
     async def close(self) -> None:
         """Close the store, unless it was given."""
-        if self._owns_store and self._opened is not None:
-            await self._in_thread(self.store.close)
+        if self._owns_store:
+            await super().close()
 
     async def __aiter__(self) -> AsyncIterator[Memory]:
         """Yield the memories that may be recalled, the newest first."""

@@ -284,8 +284,10 @@ def test_asynchronous_calls_are_the_same(tmp_path: Path) -> None:
         opened_in.append(threading.current_thread())
 
     async def main() -> None:
+        for form in (AsyncMemoryStore, AsyncContextEngineService):
+            await form(tmp_path / "new").close()
         unopened = AsyncMemoryStore(tmp_path, "ada", log=note_thread)
-        assert opened_in == []
+        assert ([*tmp_path.iterdir()], opened_in) == ([], [])
         async with unopened as store:
             assert [thread is threading.current_thread() for thread in opened_in] == [False]
             id = await store.remember("Ada lives in Paris.")
