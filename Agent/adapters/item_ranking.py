@@ -59,7 +59,7 @@ class ItemRanking(Memories):
     def rank_by_words(self, query: str, limit: int, among: Collection[str]) -> dict[str, float]:
         """Return items and how well they fit, from 0 to 1, best first; those that share no word are not among them."""
         self.catch_up()
-        hits = self._do(lambda: self._index.search(query, limit, among=frozenset(among), quotes=0))
+        hits = self._do(lambda: self._index.search(query, limit, among=frozenset(among), quotes=False))
         return {hit.id: hit.score for hit in hits}
 
     def rank_by_similarity(self, query: str, among: Collection[str]) -> Mapping[str, float] | None:

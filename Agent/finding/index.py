@@ -112,7 +112,7 @@ class Index(WritableRows):
         *,
         among: score.Among | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
-        quotes: int | None = None,
+        quotes: bool = True,
     ) -> list[Hit]:
         """Return the units that fit a question, best first, ties in the order of putting (`newest_first`).
 
@@ -123,15 +123,15 @@ class Index(WritableRows):
             limit: Hits at most.
             among: Only these: their ids, or a function from ids to those that may be found.
             lent: id → term → share (0 to 1): terms that count for a unit although none of its texts has them.
-            quotes: Hits that get an excerpt, the first ones; None: all of them.
+            quotes: Whether hits get excerpts.
         """
         with self.reading():
             asked, found, scores, _ = self.rank(query, limit, among=among, lent=lent)
-            first = [*scores][:limit]
-            quoted = {*first[:quotes]}
-            words = evidence.Words(asked.quoted() if quoted else {})
-            excerpts = evidence.quote(self, words, [each for each in found if each.id in quoted])
-            return [Hit(id, scores[id], excerpts.get(id, "")) for id in first]
+            said = dict.fromkeys([*scores][:limit], "")
+            if quotes:
+                quoted = [each for each in found if each.id in said]
+                said |= evidence.quote(self, evidence.Words(asked.quoted()), quoted)
+            return [Hit(id, scores[id], excerpt) for id, excerpt in said.items()]
 
     def order(self, query: str, limit: int = 10, *, among: score.Among | None = None) -> list[str]:
         """Return the ids of the units that say something of a question, best first.
@@ -140,7 +140,7 @@ class Index(WritableRows):
         """
         with self.reading():
             if self.vectors is not None:
-                return [hit.id for hit in self.search(query, limit, among=among, quotes=0) if hit.score >= _LEAST]
+                return [hit.id for hit in self.search(query, limit, among=among, quotes=False) if hit.score >= _LEAST]
             asked = score.Query(self, texts.question(query), query=query)
             candidates = score.CANDIDATES if asked.counts.get("passages") else _WHOLE
             found = [] if asked.is_empty else score.rank(asked, limit, candidates, among=among)

@@ -191,27 +191,20 @@ class Evidence:
         self._query = query
         self._rows = rows
         self._names_only = names_only
-        self._inherited: dict[int | None, dict[str, float]] = {None: {}}
+        self._inherited: dict[int, dict[str, float]] = {}
 
-    def inherited(self, number: int | None) -> dict[str, float]:
-        """Return term → gain of a unit by its own names and text, or its context's."""
-        ancestors: list[int] = []
-        while number is not None and number not in self._inherited and number in self._rows:
-            if len(ancestors) == 2 * ANCESTORS:  # also of a circle
-                break
-            ancestors.append(number)
-            number = self._rows[number].above
-        found = self._inherited.get(number, {})
-        for place, number in enumerate(reversed(ancestors)):
-            document = self._rows[number].document
-            gains = {term: DECAY * gain for term, gain in found.items()}
-            own = {} if document is None else self._query.gains_of(document, self._names_only)
+    def inherited(self, number: int | None, levels: int = 2 * ANCESTORS) -> dict[str, float]:
+        """Return term → gain of a unit by its own names and text, or its context's; a circle ends after the levels."""
+        if number is None or number not in self._rows or not levels:
+            return {}
+        if number not in self._inherited:
+            row = self._rows[number]
+            gains = {term: DECAY * gain for term, gain in self.inherited(row.above, levels - 1).items()}
+            own = {} if row.document is None else self._query.gains_of(row.document, self._names_only)
             for term, gain in own.items():
                 gains[term] = max(gain, gains.get(term, 0.0))
-            found = gains
-            if place >= ANCESTORS or len(ancestors) < ANCESTORS:  # else what is above may be missing in it
-                self._inherited[number] = gains
-        return found
+            self._inherited[number] = gains
+        return self._inherited[number]
 
     def of(
         self,
