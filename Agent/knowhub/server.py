@@ -9,7 +9,7 @@ import inspect
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Annotated, Any, TypeAlias, get_args
+from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -47,37 +47,29 @@ def caller_of(request: Request) -> tuple[KnowHub, Token]:
     return request.app.state.hub, token
 
 
+_IDS: dict[str, Any] = {
+    "knowledge": Annotated[str, Path(pattern=rf"^{_KnowledgeId.regex}$", examples=["knowledge-20260305-a1b2"])],
+    "proposal": Annotated[str, Path(pattern=rf"^{_ProposalId.regex}$")],
+    "operation": Annotated[str, Path(max_length=100)],
+    "token": Annotated[str, Path(pattern="^[0-9a-f]{64}$")],
+}
+"""The ids of a path's second step."""
+_RESOURCE_ID = Path(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN, examples=["credentials/website_a"])
+_IDS |= dict.fromkeys(("resource", "secret"), Annotated[str, _RESOURCE_ID])
+_IDS |= dict.fromkeys(("trace", "group"), Annotated[str, Path(pattern=NAME_PATTERN)])
 _KEY = Header(
     alias="Idempotency-Key",
     pattern=r"^[\x21-\x7e]{1,200}$",
     description="of the caller's choice: the same request once more gets the first answer",
     default_factory=str,  # "" is none; the document shows no default then, which the pattern would refuse
 )
-Key: TypeAlias = Annotated[str, _KEY]
 _VERSION = Header(
     alias="If-Match",
     pattern=r'^(\*|(W/)?"?[0-9]{1,15}"?)$',
     description='the ETag that was seen, as `"3"`, or `*`',
     default_factory=str,
 )
-IfMatch: TypeAlias = Annotated[str, _VERSION]
-KnowledgeId: TypeAlias = Annotated[str, Path(pattern=rf"^{_KnowledgeId.regex}$", examples=["knowledge-20260305-a1b2"])]
-_RESOURCE_ID = Path(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN, examples=["credentials/website_a"])
-ResourceId: TypeAlias = Annotated[str, _RESOURCE_ID]
-_NAME = Annotated[str, Path(pattern=NAME_PATTERN)]
-_IDS: dict[str, Any] = {
-    "knowledge": KnowledgeId,
-    "proposal": Annotated[str, Path(pattern=rf"^{_ProposalId.regex}$")],
-    "resource": ResourceId,
-    "secret": ResourceId,
-    "operation": Annotated[str, Path(max_length=100)],
-    "trace": _NAME,
-    "group": _NAME,
-    "token": Annotated[str, Path(pattern="^[0-9a-f]{64}$")],
-}
-"""The ids of a path's second step."""
-_HEADERS: dict[str, Any] = {"key": Key, "version": IfMatch}
-_HEADER_NAMES = ("Idempotency-Key", "If-Match")
+_HEADERS: dict[str, Any] = {"key": Annotated[str, _KEY], "version": Annotated[str, _VERSION]}
 
 
 # Forms that all answers have
@@ -105,7 +97,8 @@ class _Route(APIRoute):
 
         def parameters_of(request: Request, body: bytes) -> Json:
             given: Json = {**request.path_params}
-            given |= {name: said for name in _HEADER_NAMES if (said := request.headers.get(name)) is not None}
+            headers = request.headers
+            given |= {name: headers[name] for name in ("Idempotency-Key", "If-Match") if name in headers}
             if "query" in types:
                 given["the_query"] = dict(request.query_params)
             if "body" in types and body:
@@ -181,17 +174,17 @@ def _call(
     )
 
 
-def _version_of(if_match: str) -> int | None:
-    """Return the version that If-Match names; None is any.
+def _version_of(if_match: str, *, is_needed: bool) -> int | None:
+    """Return the version that If-Match names; 0 is any.
 
     A proxy that compresses makes a strong tag weak: both name a version here.
 
     Raises:
         KnowHubError: `version-needed` where it is missing.
     """
-    if not if_match:
+    if not if_match and is_needed:
         raise KnowHubError("version-needed", "If-Match must name the version that was seen, as its ETag does")
-    return None if if_match == "*" else int(if_match.strip('W/"'))
+    return int(if_match.strip('W/"').replace("*", "0")) if if_match else None
 
 
 def _parameter_of(given: inspect.Parameter, path: str) -> tuple[str, Any]:
@@ -206,28 +199,32 @@ def _parameter_of(given: inspect.Parameter, path: str) -> tuple[str, Any]:
     return "body", model if given.default is given.empty else Annotated[model, Body(default_factory=model)]
 
 
-def _pass_on(method: str, path: str, name: str, act: Callable[..., Json], model: Any, *, status: int = 200) -> None:
+def _pass_on(
+    method: str, path: str, name: str, act: Callable[..., Json], model: Any, *, status: int = 200, also: int = 0
+) -> None:
     """Add a call that passes its parameters to a method of the hub, whose types and description it has.
 
-    The version of the answer, or of the entry in it, is its ETag.
+    The version of the answer, or of the record in it, is its ETag; `also` is the status of what is not new.
     """
     said = getattr(model, "model_fields", {})
-    is_entry, has_tag = "entry" in said, "entry" in said or "version" in said
+    inner = next((name for name in ("entry", "resource") if name in said), "")
+    has_tag = bool(inner) or "version" in said
     _, _, *parameters = inspect.signature(act).parameters.values()  # without the hub and the token
-    types = dict(_parameter_of(each, path) for each in parameters)
+    types = dict(_parameter_of(each, path) for each in parameters if each.kind is not each.KEYWORD_ONLY)
 
     def call(request: Request, **given: Any) -> Response:
         hub, token = caller_of(request)
         if "version" in given:
-            given["version"] = _version_of(given["version"])
+            given["version"] = _version_of(given["version"], is_needed=method != "PUT")
         made = getattr(hub, act.__name__)(token, *(given[each] for each in types))
-        return answer(made, status, (made["entry"] if is_entry else made)["version"] if has_tag else None)
+        version = (made[inner] if inner else made)["version"] if has_tag else None
+        return answer(made, also if also and version != 1 else status, version)
 
     kind, shown = inspect.Parameter.KEYWORD_ONLY, {"request": Request, **types}
     signature = inspect.Signature([inspect.Parameter(each, kind, annotation=shown[each]) for each in shown])
     call.__signature__ = signature  # type: ignore[attr-defined]
     call.__name__, call.__doc__ = name, (inspect.getdoc(act) or "").partition("\n\n")[0]
-    _call(method, path, model, status=status, has_tag=has_tag)(call)
+    _call(method, path, model, status=status, also=also, has_tag=has_tag)(call)
 
 
 # Knowledge
@@ -256,20 +253,7 @@ _pass_on("POST", f"{_PROPOSAL}/reject", "reject_proposal", KnowHub.reject, answe
 
 _pass_on("GET", "/api/resource", "list_resources", KnowHub.list_resources, answers.PageOut)
 _pass_on("GET", _RESOURCE, "get_resource", KnowHub.get_resource, answers.ResourceOut)
-
-
-@_call("PUT", _RESOURCE, answers.KeptOut, also=201, has_tag=True)
-def put_resource(request: Request, id: ResourceId, body: schemas.ResourceIn, key: Key, if_match: IfMatch) -> Response:
-    """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone."""
-    hub, token = caller_of(request)
-    version = _version_of(if_match) if if_match else None
-    if if_match == "*":
-        version = hub.get_resource(token, id)["version"]
-    made = hub.put_resource(token, id, body, version, key)
-    version = made["resource"]["version"]
-    return answer(made, 201 if version == 1 else 200, version)
-
-
+_pass_on("PUT", _RESOURCE, "put_resource", KnowHub.put_resource, answers.KeptOut, status=201, also=200)
 _pass_on("DELETE", _RESOURCE, "delete_resource", KnowHub.delete_resource, answers.DoneOut)
 _pass_on("GET", "/api/secret/{id:path}", "get_secret", KnowHub.reveal, answers.SecretOut)
 _pass_on("GET", "/api/access", "list_accesses", KnowHub.accesses, answers.PageOut)

@@ -45,7 +45,7 @@ class Resources(Store):
             token: Who keeps it.
             id: A path of up to 8 segments.
             body: See `ResourceIn`.
-            version: Which one it takes the place of; None makes a new one.
+            version: Which one it takes the place of, 0 any; None makes a new one.
             key: As in `save`.
             created_by: Whose a new one is: for imports; "" is who keeps it.
             mark: That of the import which this is a part of.
@@ -76,7 +76,7 @@ class Resources(Store):
         self._check_owner(token, old)
         if version is None:
             raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
-        if version != old.version:
+        if version and version != old.version:
             raise outgrown(old.version)
         is_wider = not set(body.scopes) <= set(old.fields["scopes"])
         if old.created_by != token.principal and is_wider and old.secret_ref and body.keeps_secret():

@@ -203,13 +203,13 @@ class Store:
         return record
 
     def _record_at(self, token: Token, id: str, kind: str, version: int | None) -> Record:
-        """Return a record that a token sees, in the version that it means; None is the newest.
+        """Return a record that a token sees, in the version that it means; None or 0 is the newest.
 
         Raises:
             KnowHubError: `changed`: it has another one by now.
         """
         record = self._record(token, id, kind, version)
-        if version not in (None, record.version):
+        if version and version != record.version:
             raise outgrown(record.version)
         return record
 
