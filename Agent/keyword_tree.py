@@ -1600,7 +1600,8 @@ class LogLine(NamedTuple):
 def EncodeLine(seq: int, prev: bytes, durable: int, operation: LoggedOperation, extra: str = "") -> tuple[bytes, bytes]:
     """Return a line with its newline, and its crc."""
     head = operation.op, operation.id, operation.timestamp, operation.author, operation.agent_io
-    line = _JoinLine(seq, prev, durable, *head, _EncodeRows(operation.before), _EncodeRows(operation.after), extra)
+    before, after = operation.before[:3], operation.after[:3]
+    line = _JoinLine(seq, prev, durable, *head, _EncodeRows(*before), _EncodeRows(*after), extra)
     return line, line[_CRC]
 
 
@@ -1618,8 +1619,7 @@ def _JoinLine(
     return b"".join((b'{"crc": "', b"%08x" % zlib.crc32(body), b'", ', body, b"\n"))
 
 
-def _EncodeRows(records: Rows) -> bytes:
-    nodes, infos, links, _ = records
+def _EncodeRows(nodes: Sequence[bytes], infos: Sequence[bytes], links: Sequence[bytes]) -> bytes:
     if len(nodes) + len(infos) + len(links) <= 1:
         return (nodes or infos or links or (b"null",))[0]
     parts = [_MANY[0], _BETWEEN.join(nodes), _MANY[1], _BETWEEN.join(infos), _MANY[2], _BETWEEN.join(links), _MANY[3]]
@@ -2616,7 +2616,7 @@ class _FileStore(_Aside):
                 reader.ProjectKind(kind, new)
         if is_checkpoint_due:
             self._Checkpoint(now)
-        return self.position
+        return f"{reader.seq} {reader.crc.decode()}"
 
     def _Put(self, lines: list[bytes]) -> bool:
         """Write lines behind the last one, sync, and move past them; tell whether a checkpoint is due."""
@@ -4773,11 +4773,9 @@ class OpenOperation:
                 self.transaction = mine
             del self.writes[count:]
 
-    def TakeIn(self, records: Rows | None) -> None:
-        """Take in another writer's commits, before the state does; None: its plans are to run again.
-        The tree's lock is held.
-        """
-        if records is None or (self.transaction is not None and not self.transaction.TakeIn(records)):
+    def TakeIn(self, records: Rows) -> None:
+        """Take in another writer's commits, before the state does.  The tree's lock is held."""
+        if self.transaction is not None and not self.transaction.TakeIn(records):
             self.transaction = None
 
     def TransactionOn(self, state: _State) -> _Transaction | None:
@@ -5081,8 +5079,13 @@ class _Engine:
                     return None
                 result, take_in, taken, operation = made
                 position = store.AppendOne(*operation)
-                self._Apply(None, take_in, *taken)
-                self.position = position
+                with self.lock:
+                    was = self.health
+                    self.health = was if was is _CLOSED else _STALE  # until all of it is there: Ctrl-C may come
+                    if self._blocks:
+                        self._RunBlocksAgain()
+                    take_in(*taken)
+                    self.position, self.health = position, was
             except BaseException as error:
                 if made is None:
                     if isinstance(error, KeywordTreeError):
@@ -5274,7 +5277,7 @@ class _Engine:
         agent_io = {"calls": ios} if len(ios) > 1 else ios[0] if ios else None
         return LoggedOperation(job.op, job.id, now, before, after, job.author, agent_io)
 
-    def _Apply(self, records: Rows | None, take_in: Callable[..., None] | None = None, *taken: Any) -> None:
+    def _Apply(self, records: Rows, take_in: Callable[..., None] | None = None, *taken: Any) -> None:
         """Make durable rows visible to readers, all at once; those that this tree wrote by `take_in`."""
         with self.lock:
             was = self.health
@@ -5282,10 +5285,10 @@ class _Engine:
             if self._blocks:
                 for block in self.OpenBlocks():
                     block.TakeIn(records)
-            if take_in is not None:
-                take_in(*taken)
-            elif records is not None:
+            if take_in is None:
                 self.state.Apply(records)
+            else:
+                take_in(*taken)
             self.health = was
 
     def Fit(self, query: str, more: str = "", **options: Any) -> Fits:
@@ -5842,7 +5845,7 @@ class _Writer:
         links = []
         for number, keyword_id in enumerate(keyword_ids, ordinal):
             links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
-        after = _EncodeRows(Rows([], [row], links, {}))
+        after = _EncodeRows((), [row], links)
         operation = "create_info", operation_id, now, author, io, b"null", after, (1, [row]), (2, links)
         return info, state.AddInfo, (id, row, keyword_ids, links), operation
 
