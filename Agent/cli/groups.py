@@ -84,7 +84,10 @@ def _of_context(
             from ..context_engine import ContextEngineService, RequestContext
 
             def given(option: str, default: str) -> str:
-                return session.given.get(option) or os.environ.get(_variable(option)) or default
+                value = str(session.given.get(option, os.environ.get(_variable(option)) or default))
+                if default and not value:  # as of a variable that is not set: it must not become another user's
+                    raise InvalidInputError(f"--{option} must not be empty")
+                return value
 
             folder = given("data", "memory")
             refuse_address(folder, "--data")

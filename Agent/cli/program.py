@@ -324,7 +324,7 @@ def _run(of: click.Command, words: list[str], name: str, session: Session) -> in
             hint = say("Try '{} --help' for help.", error.ctx.command_path)
             session.messages.print(line(error.ctx.get_usage().rstrip(), "\n", hint, keep_lines=True))
         said = re.sub(r"\n\t", " ", error.format_message())  # click writes each choice on a line of its own
-        return session.explain(InvalidInputError(said))
+        return session.explain(InvalidInputError(said.removesuffix(".") if is_chinese() else said))
     except click.ClickException as error:
         return session.explain(InvalidInputError(error.format_message()))
 

@@ -102,7 +102,9 @@ class Session:
     def data(self) -> str:
         """Where the memory is: in the folder, or in that of a user in it, as `MemoryStore` lays them out."""
         user = self.given.get("user")
-        return os.path.join(self.folder, f"user={encode_name('user', user)}", "memory") if user else self.folder
+        if user is None:
+            return self.folder
+        return os.path.join(self.folder, f"user={encode_name('user', user)}", "memory")
 
     @property
     def named(self) -> str:

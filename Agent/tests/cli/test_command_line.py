@@ -393,7 +393,7 @@ class TestLanguage:
         for line, said in {
             "bogus": "错误：没有这个命令：bogus。",
             "move Python kitchen --nowhere": "错误：没有这个选项：--nowhere。",
-            "move Python": "错误：缺少 'PARENT'",
+            "move Python": "错误：缺少 'PARENT'\n",
             "move Python kitchen again": "错误：多余的参数：again",
             "show --limit": "错误：选项 --limit 需要一个值。",
             "show --infos=2": "错误：选项 --infos 不带值。",
@@ -796,6 +796,7 @@ class TestRemember:
             "recall", "tea", "--user", "bob", code=2
         )
         program.run("remember", "", "--user", "bob", code=2)
+        assert "user must be a name, not ''" in program.run("remember", "tea", "--user", "", code=2)
         assert MemoryStore.users(tmp_path / "memory") == ["Ada/..", "maya", "林悦"]
         assert len([*(tmp_path / "memory").iterdir()]) == 3
 

@@ -121,6 +121,7 @@ class TestCommandLine:
 
     def test_tells_what_is_wrong_and_ends_with_its_code(self, run: Any, tmp_path: Path) -> None:
         assert "no memory" in run("search", "x", code=2)
+        assert "--user must not be empty" in run("--user", "", "remember", "tea", code=2)
         run("remember", "tea", "--topic", "tea")
         run("search", "nothing", code=1)
         assert "no node" in run("read", "memories/nothing", code=1)
