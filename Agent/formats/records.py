@@ -374,19 +374,14 @@ def split_names(text: str, separator: str) -> list[str]:
     >>> split_names(r"music / AC\/DC /\ live", "/")
     ['music', 'AC/DC', ' live']
     """
-    names: list[str] = []
-    name: list[str] = []
-    kept = 0  # characters of the name that stay, whatever blanks follow
-    chars = iter(text)
-    for char in chars:
-        if char == separator:
-            names.append("".join(name[:kept]))
-            name, kept = [], 0
-            continue
-        is_escaped = char == "\\"
-        char = next(chars, char) if is_escaped else char
-        if name or is_escaped or not char.isspace():
-            name.append(char)
-            kept = len(name) if is_escaped or not char.isspace() else kept
-    names.append("".join(name[:kept]))
+    names = list[str]()
+    for is_separator, each in itertools.groupby(_find_characters(text), separator.__eq__):
+        kept = [*itertools.dropwhile(str.isspace, () if is_separator else each)]
+        while kept and kept[-1].isspace():
+            kept.pop()
+        names.append("".join(char[1:] or char for char in kept))
     return [name for name in names if not is_blank(name)]
+
+
+_find_characters = re.compile(r"(?s)\\.?|.").findall
+"""Those of a text, each with the backslash before it, if there is one."""
