@@ -341,7 +341,7 @@ class WordIndex:
                 num, level, part = _parse_id(id)
                 uri, category, at, speaker, sequence = rows[id]
                 documents = said[id].documents if id in said else ()
-                own = {term for document in documents for term in asked.terms_of(document)} & asked.telling
+                own = asked.shares_of(documents).keys() & asked.telling
                 above = units.get(units[numbers[id]].above or 0)
                 answers = above is not None and above.document is not None and asked.gains_of(above.document)
                 if not (own or answers or id in nearest):  # what shares but stop words has no place in a context

@@ -32,12 +32,8 @@ def called(said: Iterable[str], word: str, thesaurus: Thesaurus) -> list[str]:
         nouns = texts.terms_of([noun for noun, _ in named])
         names = " ".join(names for (_, names), noun in zip(named, nouns, strict=True) if word in noun[:2])
         return [term for term in texts.terms(names) if not texts.kinds(term) and term not in texts.STOP_WORDS]
-    found = [name for text in said for name in _called_unspaced(text, word, thesaurus)]
-    return [name for name in found if name not in texts.STOP_WORDS]
-
-
-def _called_unspaced(text: str, word: str, thesaurus: Thesaurus) -> list[str]:
-    found, at = list[str](), text.find(word)
+    text, found = "\n".join(said), list[str]()
+    at = text.find(word)
     while at >= 0:  # a pattern of each word takes a millisecond to compile
         if match := _match_name(text, at + len(word)):
             calls, name = match.groups()
@@ -47,4 +43,4 @@ def _called_unspaced(text: str, word: str, thesaurus: Thesaurus) -> list[str]:
             elif len(word) > 1 and name[0] not in texts.STOP_WORDS and not any(map(thesaurus.near, pairs)):
                 found.append(name[:2])
         at = text.find(word, match.end() if match else at + 1)
-    return found
+    return [name for name in found if name not in texts.STOP_WORDS]

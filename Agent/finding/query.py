@@ -293,10 +293,6 @@ class Query:
             self.look_at([document])
         return self._codes[document]
 
-    def terms_of(self, document: int) -> Iterable[str]:
-        """Return the terms of the question that a document has, or has near words of."""
-        return self._codes_of(document).keys()
-
     def gains_of(self, document: int, names_only: bool = False) -> dict[str, float]:
         """Return term → gain of one document, or of its names alone."""
         bits, found = NAME_BITS if names_only else ~0, dict[str, float]()

@@ -91,8 +91,6 @@ class InfoFacts:
     """How many infos link to it."""
     number: int = 0
     """Its place in the order of writing, whatever the clocks said."""
-    same: int = 0
-    """The key of its text, see `key_of_text`."""
 
 
 def key_of_text(text: str) -> int:
@@ -253,13 +251,13 @@ def select_rows(
 def facts_of(db: sqlite3.Connection, ids: Collection[str] | None) -> dict[str, InfoFacts]:
     """Return the values for filters and scores of infos that may be found, by id; None: of all."""
     sql = (
-        "select id, kind, source, time, more, num, same, (select count(*) from refers r join memory m"
-        " on m.num = r.source where r.target = memory.id) from memory where is_hidden = 0"
+        "select id, kind, source, time, more, num, (select count(*) from refers r join memory m on m.num = r.source"
+        " where r.target = memory.id) from memory where is_hidden = 0"
     )
     found = {}
-    for id, kind, source, time, more, number, same, referred in select_rows(db, sql, ids):
+    for id, kind, source, time, more, number, referred in select_rows(db, sql, ids):
         metadata, pinned = json.loads(more or NOTHING_MORE)
-        found[id] = InfoFacts(kind, source, time, metadata, pinned, referred, number, same)
+        found[id] = InfoFacts(kind, source, time, metadata, pinned, referred, number)
     return found
 
 

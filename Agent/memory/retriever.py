@@ -343,16 +343,11 @@ class _Search:
             scored, later = self._newest_first(scored, limit, known)
         hung = self._hung(id for _, id, _ in scored)
         gone = are_replaced({id: info for id, (info, _) in hung.items()})  # meanwhile
-        # A repetition of a newer one takes no second place.
-        firsts, chosen = dict[int, list[str]](), list[_Scored]()
+        chosen = dict[str, _Scored]()
         for each in scored:
-            if each[1] in hung and each[1] not in gone and len(chosen) < limit:
-                info = hung[each[1]][0]
-                alike = firsts.setdefault(known[each[1]].same, [])
-                if not alike or fold(info.content) not in map(fold, alike):
-                    alike.append(info.content)
-                    chosen.append(each)
-        return self._results(chosen, said, later), len(said) < reach
+            if each[1] in hung and each[1] not in gone:  # a repetition of a newer one takes no second place
+                chosen.setdefault(fold(hung[each[1]][0].content), each)
+        return self._results([*chosen.values()][:limit], said, later), len(said) < reach
 
     def _results(
         self, chosen: Sequence[_Scored], said: Mapping[str, Hit], later: Mapping[str, str]
