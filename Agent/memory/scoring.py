@@ -211,7 +211,7 @@ def score_all(
         figures: Of each memory its text overlap and its score by the graph, both from 0 to 1, its age in seconds, and
             how many refer to it.
     """
-    found = [ScoreBreakdown(text, near, temporal_decay(age), reference_count(count)) for text, near, age, count in figures]
+    found = [ScoreBreakdown(text, near, temporal_decay(age), reference_count(n)) for text, near, age, n in figures]
     return [(strategy.total(each), each) for each in found]
 
 
