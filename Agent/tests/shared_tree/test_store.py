@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,9 +34,12 @@ class FaultyRows(MemoryRows):
         self.is_away = False
 
     def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch, yields: bool = False) -> bool:
-        def append() -> bool:
-            return super(FaultyRows, self).append(tree_id, behind, batch, yields)
+        return self._let(lambda: super(FaultyRows, self).append(tree_id, behind, batch, yields))
 
+    def replace(self, tree_id: str, behind: tuple[int, bytes], batches: Sequence[Batch]) -> bool:
+        return self._let(lambda: super(FaultyRows, self).replace(tree_id, behind, batches))
+
+    def _let(self, append: Append) -> bool:
         return self.faults.pop(0)(append) if self.faults else append()
 
     def read(self, tree_id: str, after: int, known: int, limit: int, until: float | None = None) -> list[Batch]:
@@ -421,44 +424,33 @@ class TestConflicts:
 
         assert kept == []
 
-    def test_with_quicker_ones_end_when_patience_does(self, rows: FaultyRows, log: MemoryLog) -> None:
-        tree, other = opened(log), opened(log)
+    @pytest.mark.parametrize(
+        "work",
+        [lambda tree: tree.CreateKeyword("mine", "root"), lambda tree: tree.CompactStorage(keep_history=False)],
+        ids=["a write", "a compaction"],
+    )
+    def test_with_quicker_ones_end_when_patience_does(
+        self, rows: FaultyRows, log: MemoryLog, work: Callable[[KeywordTree], object]
+    ) -> None:
+        tree, other, tries = opened(log), opened(log), list[Append]()
         rows.patience = 0.2
 
         def be_quicker(append: Append) -> bool:
+            tries.append(append)
             time.sleep(0.01)
             other.CreateKeyword("theirs", "root")
-            rows.faults = [be_quicker]
+            rows.faults = [be_quicker] * (len(tries) < 1000)
             return append()
 
         rows.faults = [be_quicker]
         with pytest.raises(StoreError, match="nothing was changed: other writers were quicker") as caught:
-            tree.CreateKeyword("mine", "root")
+            work(tree)
 
         assert not caught.value.outcome_unknown
         rows.faults = []
+        work(tree)
         tree.CreateKeyword("mine", "root")
         assert names(tree)[-1] == "mine"
-
-    def test_with_a_compaction_end_when_patience_does(
-        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tree, other, replace, tries = opened(log), opened(log), rows.replace, list[int]()
-        rows.patience = 0.2
-
-        def be_quicker(*asked: Any) -> bool:
-            tries.append(1)
-            other.CreateKeyword("theirs", "root")
-            return len(tries) == 1000 or replace(*asked)  # where it never ends, the test does
-
-        monkeypatch.setattr(rows, "replace", be_quicker)
-        with pytest.raises(StoreError, match="nothing was changed: other writers were quicker"):
-            tree.CompactStorage(keep_history=False)
-
-        assert 1 < len(tries) < 1000
-        monkeypatch.setattr(rows, "replace", replace)
-        tree.CompactStorage(keep_history=False)
-        tree.CreateKeyword("mine", "root")
         assert names(opened(log)) == names(tree)
 
     def test_that_no_one_has_made_end_when_patience_does(self, rows: FaultyRows, log: MemoryLog) -> None:
