@@ -100,13 +100,19 @@ def test_an_adapter_takes_one(open_one: Callable[[str], object], monkeypatch: py
     assert {path.name for path in Path.cwd().iterdir()} <= {"cache"}
 
 
+@pytest.mark.parametrize(
+    ("place", "said"), [(ADDRESS, "ends with #"), (f"redis://:{SECRET}@db/0", "'redis'; known: postgresql")]
+)
 @pytest.mark.parametrize("open_one", [open_tree, lambda place: Memory(path=place), KnowHub])
-def test_one_without_a_tree_is_refused(open_one: Callable[[str], object], tmp_path: Path) -> None:
+def test_one_without_a_tree_or_of_another_scheme_is_refused(
+    open_one: Callable[[str], object], place: str, said: str
+) -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(InvalidInputError, match="ends with #") as caught:
-        open_one(ADDRESS)
+    with pytest.raises(InvalidInputError, match=said) as caught:
+        open_one(place)
 
     assert SECRET not in str(caught.value)
+    assert list(Path.cwd().iterdir()) == []
 
 
 def test_a_tree_finds_by_words_where_no_model_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ from Agent.memory.eviction import Capacity, HybridEviction, RecallBased, Ttl
 from Agent.memory.store import MemoryStore
 from Agent.shared_tree import SharedLog
 from Agent.shared_tree.address import cache_folder, parse_address
-from Agent.store.addresses import open_tree
 from Agent.tests.shared.memory_log import MemoryLog
 from Agent.tests.shared_tree.conftest import port_of, sql
 
@@ -89,15 +88,6 @@ class TestAddresses:
     def test_that_name_no_tree_are_refused(self, text: str) -> None:
         with pytest.raises(InvalidInputError):
             parse_address(text)
-
-    @pytest.mark.parametrize("open_at", [open_tree, MemoryStore])
-    def test_of_another_scheme_make_no_folder(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_at: Callable[[str], object]
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        with pytest.raises(InvalidInputError, match="'redis'; known: postgresql"):
-            open_at("redis://:secret@db/0")
-        assert not list(tmp_path.iterdir())
 
     def test_each_has_a_cache_of_its_own(self) -> None:
         texts = ["postgresql://a/x#u", "postgresql://b/x#u", "postgresql://a/x#v"]
@@ -231,15 +221,6 @@ def _by_memory(tree: KeywordTree, model: Counting, facts: Sequence[str]) -> str:
         return str(store.recall("knee surgery", 1))
 
 
-DOORS = {
-    "search": _by_search,
-    "langchain": _by_langchain,
-    "mem0": _by_mem0,
-    "langgraph": _by_langgraph,
-    "memory": _by_memory,
-}
-
-
 class OnDisk(HashingEmbedder):
     """Takes longer than a question's patience, until it is loaded."""
 
@@ -274,15 +255,15 @@ class TestVectors:
                 assert [hit.text for hit in store.recall("knee surgery", 1)] == [self.FACTS[0]]
                 assert set(embedder.texts).isdisjoint(self.FACTS)
 
-    @pytest.mark.parametrize("door", ["search", "langchain", "mem0", "langgraph", "memory"])
+    @pytest.mark.parametrize("ask", [_by_search, _by_langchain, _by_mem0, _by_langgraph, _by_memory])
     def test_are_shared_whatever_embeds(
-        self, log: SharedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str
+        self, log: SharedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., str]
     ) -> None:
         first, other = Counting(), Counting()
         for folder, model, facts in (("one", first, self.FACTS), ("other", other, ())):
             monkeypatch.setattr(embedder_module, "_installed", partial(Meaning, model, 30.0))
             with KeywordTree(str(tmp_path / folder), store=log.tree("u42")) as tree:
-                assert "knee" in DOORS[door](tree, model, facts)
+                assert "knee" in ask(tree, model, facts)
 
         assert set(self.FACTS) <= set(first.texts)
         assert set(other.texts).isdisjoint(self.FACTS)
