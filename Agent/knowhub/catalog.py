@@ -219,7 +219,7 @@ class Following:
 
     def look(self) -> None:
         """Take in others' writes, if the last look is some time ago and no other thread looks just now."""
-        if not self.is_fresh() and self._catching_up.acquire(blocking=False):
+        if time.monotonic() >= self._next_look and self._catching_up.acquire(blocking=False):
             try:
                 self._try_to_follow()
             finally:
@@ -232,10 +232,6 @@ class Following:
             _log.warning("cannot follow the log: %s", type(error).__name__)
         finally:
             self._next_look = time.monotonic() + FOLLOW_S
-
-    def is_fresh(self) -> bool:
-        """Return whether a read need not look at the log."""
-        return time.monotonic() < self._next_look
 
     def _follow(self) -> None:
         began, in_state = next(self._tickets), False
