@@ -161,7 +161,7 @@ class Session:
                     self.messages.print(line((say("recovered: "), "yellow"), sentence))
                 yield tree
         except KeywordTreeError:
-            if is_new:
+            if made:  # else the folder may hold files of others
                 _remove_unused(place, made)
             raise
 
