@@ -99,7 +99,7 @@ from .base.keys import hide_keys as _hide_keys  # noqa: E402
 from .keyword_tree import *  # noqa: E402, F403  what is public there is public here, and __all__ says what that is
 from .keyword_tree import KeywordTree, __all__, __version__  # noqa: E402, F401
 
-KeywordTree.tell_error = staticmethod(_hide_keys)
+KeywordTree._tell_error = staticmethod(_hide_keys)
 
 with contextlib.suppress(ImportError):  # a Python without sqlite3: trees rank plainly, and log that they do
     from .finding.tree import TreeRanker

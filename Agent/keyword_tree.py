@@ -6156,7 +6156,7 @@ class KeywordTree:
 
     default_ranker: ClassVar[Callable[..., Ranker]] = PlainRanker
     """Makes the ranker of a tree, of its `TreeView`."""
-    tell_error: ClassVar[Callable[[BaseException, object], str]] = staticmethod(lambda error, _: type(error).__name__)
+    _tell_error: ClassVar[Callable[[BaseException, object], str]] = staticmethod(lambda error, _: type(error).__name__)
     """Says what a client (the second argument) or a ranker raised: the package hides keys, the file says the type."""
 
     def __init__(
@@ -6236,7 +6236,7 @@ class KeywordTree:
         self._mru = _MRUCache(mru_capacity)
         engine.make_ranker = partial(make_ranker, TreeView(engine, self.data_dir))
         fields, limits = _ReadCandidateFields(client, show_descriptions), (max_candidates, descend_max_rounds)
-        settings = *limits, bar, always_ask, fields, log_messages, type(self).tell_error
+        settings = *limits, bar, always_ask, fields, log_messages, type(self)._tell_error
         self._descent = _Descent(engine, reader, client, self._mru, *settings)
         self._writer = _Writer(engine, reader, self._descent)
         self._searcher = _Searcher(engine, reader, self._descent, self._mru)
