@@ -11,11 +11,11 @@ bring nothing. Forms of a word that no stemmer finds (went, knives) have its sha
 by half of the cases of `bench_finding`; Chinese words of one character as near words harm, and names have none: Porto
 is not Lisbon.
 
-A share of 0 says that two words are different things of one kind: a sister is no brother, 红色 is not 蓝色. These are
-opposites, and words of a kind that has few others, by WordNet 3.0 and the Chinese Open Wordnet (`wn-data-cmn.tab`
-of the Open Multilingual Wordnet).
+A share of 0 says of which kind a thing is (#animal), and that two near words are different things of one kind, or
+opposites: a sister is no brother, 红色 is not 蓝色. Both are by WordNet 3.0 and the Chinese Open Wordnet
+(`wn-data-cmn.tab` of the Open Multilingual Wordnet); a thing is what means one at least half of the time.
 
-Cost: three minutes of one core, 1 GB. The file is what one run made on 2026-11-28.
+Cost: three minutes of one core, 1 GB. The file is what one run made on 2026-11-29.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from itertools import chain, combinations, product
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +47,9 @@ DIRECTIONS, FLOOR, RARE = (
     1e-4,
 )  # share = ((cosine - FLOOR) / (1 - FLOOR))²; a form rarer than RARE counts less
 UNREAD = 0.999  # nearer than this to three others: of characters that the model has not
-KIND = 16  # things of one kind at most
+KINDS = {5: "#animal", 6: "#artifact", 8: "#body", 13: "#food", 15: "#place", 17: "#object", 18: "#person"}
+KINDS |= {20: "#plant", 27: "#substance"}  # of things; the numbers are those of WordNet's files
+CONTRAST = 0.3  # share from which on things of one kind are near enough to be taken for each other
 CITIES = 6  # of ten neighbours: jieba calls more words places than are names
 SURNAMES = frozenset(
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆"
@@ -109,8 +111,8 @@ class Pieces:
         return math.exp(best[-1])
 
 
-def english(path: Path, pieces: Pieces) -> list[Word]:
-    """Return the most common words and names of SCOWL."""
+def english(path: Path, pieces: Pieces) -> tuple[list[Word], list[str]]:
+    """Return the most common words and names of SCOWL, and all its words."""
     listed = path.read_text(encoding="utf-8").split()
     words = {word for word in listed if re.fullmatch("[a-z]{2,}", word)}
     names = {word.lower() for word in listed if re.fullmatch("[A-Z][a-z]+", word)} - words
@@ -118,7 +120,7 @@ def english(path: Path, pieces: Pieces) -> list[Word]:
     for some, count, is_name in ((words, ENGLISH, False), (names, NAMES, True)):
         ranked = sorted((Word(word, "en", pieces.share(word), is_name) for word in some), key=lambda word: -word.share)
         found += ranked[:count]
-    return found
+    return found, [*words]
 
 
 def chinese() -> list[Word]:
@@ -211,48 +213,63 @@ def add_forms(found: dict[str, dict[str, float]]) -> None:
 
 
 class Wordnets:
-    """The nouns and adjectives of WordNet, with the Chinese words of the same meanings."""
+    """The meanings of English and Chinese words, by WordNet and the Chinese Open Wordnet."""
 
     def __init__(self, english: Path, chinese: Path) -> None:
         """Read them: a folder, and a table of the Open Multilingual Wordnet."""
-        self.words, self.above = dict[str, list[str]](), defaultdict[str, set[str]](set)
-        self.opposite, self.chinese = set[tuple[str, str, str]](), defaultdict[str, list[str]](list)
-        self._first = dict[tuple[str, str], str]()
-        for file, kind in (("noun", "n"), ("adj", "a")):
+        self.meanings = defaultdict[str, dict[str, float]](dict)  # term → meaning → how often it has it
+        self._kinds, self._above = dict[str, str](), defaultdict[str, set[str]](set)
+        self._words, self._opposite = dict[str, list[str]](), set[tuple[str, str, str]]()
+        often = dict[tuple[str, str, int], int]()
+        for line in (english / "cntlist.rev").read_text("latin-1").splitlines():
+            key, place, count = line.split()
+            word, _, rest = key.partition("%")
+            often[word, "nvara"[int(rest[0]) - 1], int(place)] = int(count)
+        for file, part in (("noun", "n"), ("verb", "v"), ("adj", "a"), ("adv", "r")):
+            for offset, kind, *row in _rows(english / f"data.{file}"):
+                count = int(row[1], 16)
+                self._kinds[part + offset] = KINDS.get(int(kind), "")
+                self._words[part + offset] = [word.lower().partition("(")[0] for word in row[2 : 2 + 2 * count : 2]]
+                for sign, other, its, places in zip(*[iter(row[3 + 2 * count :])] * 4, strict=False):
+                    if sign in ("@", "@i"):
+                        self._above[part + offset].add(its + other)
+                    elif sign == "!" and places != "0000":
+                        self._opposite.add((part + offset, its.replace("s", "a") + other, places))
             for word, *row in _rows(english / f"index.{file}"):
-                self._first[kind, word] = kind + row[-int(row[1])]
-            for offset, *row in _rows(english / f"data.{file}"):
-                count = int(row[2], 16)
-                self.words[kind + offset] = [word.lower().partition("(")[0] for word in row[3 : 3 + 2 * count : 2]]
-                for sign, other, part, places in zip(*[iter(row[4 + 2 * count :])] * 4, strict=False):
-                    if sign == "@":
-                        self.above[kind + offset].add(part.replace("s", "a") + other)
-                    elif sign == "!":
-                        self.opposite.add((kind + offset, part.replace("s", "a") + other, places))
+                for place, offset in enumerate(row[-int(row[1]) :], 1):
+                    self._add(word, part + offset, often.get((word, part, place), 0) + 1 / place)
+        self._chinese = defaultdict[str, list[str]](list)
         for line in chinese.read_text("utf-8").splitlines()[1:]:
             key, _, word = line.split("\t")[:3]
-            offset, _, kind = key.partition("-")
-            self.chinese[kind.replace("s", "a") + offset].append(word.replace("+", ""))
+            offset, _, part = key.partition("-")
+            self._chinese[part.replace("s", "a") + offset].append(word.replace("+", ""))
+            self._add(word.replace("+", ""), part.replace("s", "a") + offset, 1.0)
 
-    def mean(self, meaning: str) -> tuple[list[str], list[str]]:
-        """Return the English words of which it is the first meaning, and the Chinese ones that have it."""
-        english = self.words.get(meaning, ())
-        return [word for word in english if self._first.get((meaning[0], word)) == meaning], self.chinese[meaning]
+    def _add(self, word: str, meaning: str, often: float) -> None:
+        if term := _term(word):
+            self.meanings[term][meaning] = self.meanings[term].get(meaning, 0.0) + often
 
-    def pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield words for different things of one kind, and opposites."""
-        kinds = defaultdict[str, list[str]](list)
-        for meaning in self.words:
-            for kind in self.above[meaning]:
-                kinds[kind].append(meaning)
-        for meanings in kinds.values():
-            for one, other in combinations(meanings, 2) if len(meanings) <= KIND else ():
-                for some, others in zip(self.mean(one), self.mean(other), strict=True):
-                    yield from product(some, others)
-        for one, other, places in self.opposite:
-            if places != "0000" and other in self.words:
-                yield self.words[one][int(places[:2], 16) - 1], self.words[other][int(places[2:], 16) - 1]
-            yield from product(self.chinese[one], self.chinese[other])
+    def kind(self, term: str) -> str:
+        """Return the kind of thing that a term mostly is, or ""."""
+        shares = defaultdict[str, float](float)
+        for meaning, often in self.meanings[term].items():
+            shares[self._kinds.get(meaning, "")] += often
+        rest = shares.pop("", 0.0)
+        return max(shares, key=shares.__getitem__) if shares and sum(shares.values()) >= rest else ""
+
+    def wider(self, term: str) -> set[str]:
+        """Return the meanings of a term, and all that these are one of."""
+        found, new = set[str](), {*self.meanings[term]}
+        while new:
+            found |= new
+            new = set[str]().union(*(self._above[meaning] for meaning in new)) - found
+        return found
+
+    def opposites(self) -> Iterator[tuple[str, str]]:
+        """Yield pairs of opposite words."""
+        for one, other, places in self._opposite:
+            yield self._words[one][int(places[:2], 16) - 1], self._words[other][int(places[2:], 16) - 1]
+            yield from product(self._chinese[one], self._chinese[other])
 
 
 def _rows(path: Path) -> Iterator[list[str]]:
@@ -261,18 +278,26 @@ def _rows(path: Path) -> Iterator[list[str]]:
             yield line.partition(" | ")[0].split()
 
 
-def contrasts(wordnets: Wordnets, found: Mapping[str, Mapping[str, float]]) -> dict[str, set[str]]:
-    """Return term → those of other things of its kind; none that may mean the same, or be one of them."""
-    meanings = defaultdict[str, set[str]](set)
-    for meaning in wordnets.words:
-        for word in chain(*wordnets.mean(meaning)):
-            meanings[_term(word)].add(meaning)
-    wider = {term: own.union(*(wordnets.above[meaning] for meaning in own)) for term, own in meanings.items()}
-    others = defaultdict[str, set[str]](set)
-    for one, other in {(_term(one), _term(other)) for one, other in wordnets.pairs()}:
-        if one == other or not (found.get(one) and found.get(other)):
-            continue
-        if not (meanings[one] & wider.get(other, set()) or meanings[other] & wider.get(one, set())):
+def contrasts(
+    wordnets: Wordnets, found: Mapping[str, Mapping[str, float]], named: Mapping[str, bool]
+) -> dict[str, set[str]]:
+    """Return term → near ones for other things of its kind, its opposites, and its kind.
+
+    None that may mean the same, or be one of them.
+    """
+    words = [term for term in found if not named.get(term) and term in wordnets.meanings]
+    kinds = {term: kind for term in words if (kind := wordnets.kind(term))}
+    others = defaultdict[str, set[str]](set, {term: {kind} for term, kind in kinds.items()})
+    pairs = {(_term(one), _term(other)) for one, other in wordnets.opposites()}
+    for one, kind in kinds.items():
+        near = [other for other, share in found[one].items() if share >= CONTRAST and kinds.get(other) == kind]
+        pairs |= {(one, other) for other in near if one.isascii() == other.isascii()}
+    for one, other in pairs:
+        is_known = one != other and found.get(one) and found.get(other)
+        if is_known and not (
+            wordnets.meanings[one].keys() & wordnets.wider(other)
+            or wordnets.meanings[other].keys() & wordnets.wider(one)
+        ):
             others[one].add(other)
             others[other].add(one)
     return others
@@ -283,7 +308,7 @@ def _term(word: str) -> str:
     """Return the one term of a word that is neither short, a stop word, a number nor a time, or ""."""
     is_zh = texts.is_unspaced(word) is not None
     terms = [word] if is_zh else texts.terms(word)
-    is_one = len(terms) == 1 and len(terms[0]) > 2 - is_zh and not texts.kinds(word) and not texts.has_digit(word)
+    is_one = len(terms) == 1 and (is_zh or len(word) > 2) and not texts.kinds(word) and not texts.has_digit(word)
     return terms[0] if is_one and terms[0] not in texts.STOP_WORDS else ""
 
 
@@ -297,8 +322,8 @@ def write(
     for term in terms:
         starts.append(len(rows))
         offsets.append(offsets[-1] + len(term.encode()))
-        # What is no name and like none is like itself.
-        near = found[term] or ({} if named.get(term) else {term: 1.0})
+        # What is no name, no thing and like none is like itself.
+        near = found[term] or ({} if named.get(term) or term in others else {term: 1.0})
         rows += [number[other] << 8 | max(1, round(255 * share)) for other, share in _first(near.items())]
         rows += [number[other] << 8 for other in sorted(others.get(term, ()))]
     starts.append(len(rows))
@@ -318,13 +343,19 @@ def main() -> None:
 
     use = USE(threads=1)
     shared = Path(sys.argv[1])
-    words = [*english(shared / "dict/american-english", Pieces(use._tokenizer)), *chinese()]
+    common, listed = english(shared / "dict/american-english", Pieces(use._tokenizer))
+    words = [*common, *chinese()]
     vectors = np.zeros((len(words), 512), np.float32)
     for start in range(0, len(words), 512):
         vectors[start : start + 512] = use.encode([word.text for word in words[start : start + 512]])
     found, named = near(words, center(vectors, words))
     add_forms(found)
-    others = contrasts(Wordnets(shared / "wordnet", Path(sys.argv[2])), found)
+    wordnets = Wordnets(shared / "wordnet", Path(sys.argv[2]))
+    rare = {*map(_term, listed)} - found.keys()  # of Chinese ones the parts have near words, and they none
+    found |= {term: {} for term in rare if wordnets.kind(term)}
+    others = contrasts(wordnets, found, named)
+    found |= {kind: {} for kind in KINDS.values()}
+    named |= dict.fromkeys(KINDS.values(), True)
     print(f"{len(words)} words, {write(Path(sys.argv[3]), found, named, others)} near words")
 
 

@@ -18,11 +18,12 @@ odds of the best = ½ · (1 + (explained + 3 · nearness) · √lead)^5 / texts^
 
 A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that says
 another thing of its kind (the red bike for the blue one), its opposite (the neighbours upstairs for those downstairs),
-another word in its place (my knee operation for that of my hip), nothing else, or nothing but a time: LACKING at most,
-whether it is the best or another. One with a single word of several is none alone: UNSURE, or LACKING where it lacks a
-time ("will it rain tomorrow?"). From a nearness of MEANT on only names, numbers and kinds count so. The numbers are a
-logistic regression on the even cases of the sets of `bench_finding` and of the gate's, rounded; where a Chinese word
-begins and ends is said by the thesaurus, so that one bar serves all languages.
+another word in its place (my knee operation for that of my hip) or, where it lacks nothing else, another thing of the
+same kind (our cat for our parrot), nothing else, or nothing but a time, nor one without a number where one is asked
+for: LACKING at most, whether it is the best or another. One with a single word of several is none alone: UNSURE, or
+LACKING where it lacks a time ("will it rain tomorrow?"). From a nearness of MEANT on only names, numbers and kinds
+count so. The numbers are a logistic regression on the even cases of the sets of `bench_finding` and of the gate's,
+rounded; where a Chinese word begins and ends is said by the thesaurus, so that one bar serves all languages.
 """
 
 import math
@@ -170,8 +171,7 @@ class Confidence:
         for at, (word, terms) in enumerate(query.words):
             if known := [term for term in terms if term in query.weights and term in query.telling]:
                 kind = "name" if at in names else "time" if "#time" in texts.kinds(word) else ""
-                near = query.thesaurus.near(word if texts.is_unspaced(word) else terms[0]) if query.thesaurus else ()
-                others = {other for other, share in near or () if not share}
+                others = {other for other, share in self._near(word, terms) if not share}
                 after = query.words[at + 1][0][:1] if at + 1 < len(query.words) else ""
                 others |= _opposites(word, terms[0], after)
                 others -= query.weights.keys()
@@ -191,27 +191,42 @@ class Confidence:
         shares = score.Evidence(self._query, index.units([number])).shares(number, document, self._lent.get(id))
         read = index.read({2 * number, document})
         text, said, is_text = read[document][1], list[Said](), bool(document & 1) or not read[2 * number][0]
-        has, places = cache(lambda: {*texts.terms(text)}), cache(lambda: self._places(text[:_COMPARED]))
-        for word, kind, weight, terms, others, place in self._asked:
-            share = math.fsum(shares.get(term, 0.0) for term in terms) / len(terms)
+        has, instead = cache(lambda: {*texts.terms(text)}), cache(lambda: self._instead(text[:_COMPARED]))
+        parts = [math.fsum(shares.get(term, 0.0) for term in terms) / len(terms) for *_, terms, _, _ in self._asked]
+        is_only = sum(part < NEARLY for part in parts) == 1
+        for (word, kind, weight, terms, others, place), share in zip(self._asked, parts, strict=True):
             if is_text and share < (score.MISSPELLED if others else NEARLY):
                 unspaced = filter(texts.is_unspaced, others)
                 is_other = not others.isdisjoint(has()) or any(map(text.__contains__, unspaced))
-                if is_other or (share < NEARLY and not _IDLE.issuperset(place) and place in places()):
+                if is_other or (share < NEARLY and not instead().isdisjoint({place, *(others if is_only else ())})):
                     kind, share = "name", 0.0
             said.append((word, kind, weight, share))
+        kinds = texts.KINDS & self._query.weights.keys()
+        if is_text and "#number" in kinds and not kinds & shares.keys():
+            said.append(("#number", "name", 0.0, 0.0))
         self._known[id, document] = said, is_text
         return said, is_text
 
-    def _places(self, text: str) -> set[tuple[str, str]]:
-        """Return the words before and after each word of a text that is not asked for, but for single characters."""
-        asked, said = {" ".join(terms) for _, terms in self._query.words}, [""]
+    def _instead(self, text: str) -> set[str | tuple[str, str]]:
+        """Return the places and the kinds of the words of a text that are not asked for.
+
+        The places are those between two words, but for those of single characters.
+        """
+        asked = _IDLE | {" ".join(terms) for _, terms in self._query.words}
+        said, found = [""], set[str | tuple[str, str]]()
         for sentence in texts.sentences(text):
             words = words_of(sentence, self._query.thesaurus)
             said += [*(" ".join(terms) for word, terms in words if not texts.kinds(word)), ""]
+            for word, terms in words:
+                near = self._near(word, terms)
+                if " ".join(terms) not in asked and not any(each in asked and share >= NEARLY for each, share in near):
+                    found |= {each for each, _ in near if each[0] == "#"}
         between = (each for each in zip(said, said[1:], said[2:], strict=False) if not _IDLE.issuperset(each[::2]))
-        idle = _IDLE | asked
-        return {(before, after) for before, one, after in between if len(one) > 1 and one not in idle}
+        return found | {(before, after) for before, one, after in between if len(one) > 1 and one not in asked}
+
+    def _near(self, word: str, terms: Sequence[str]) -> Sequence[tuple[str, float]]:
+        thesaurus = self._query.thesaurus
+        return (thesaurus and terms and thesaurus.near(word if texts.is_unspaced(word) else terms[0])) or ()
 
 
 def _opposites(word: str, term: str, after: str) -> Set[str]:

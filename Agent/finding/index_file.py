@@ -13,7 +13,7 @@ from . import packing
 
 __all__ = ["IndexFile", "LostIndexError"]
 
-_FORMAT = f"12 {sys.byteorder}"  # another one is made again
+_FORMAT = f"13 {sys.byteorder}"  # another one is made again
 _WAIT_S = 2.0  # for another process that writes
 _SCHEMA = """
 create table meta(key text primary key, value) without rowid;

@@ -58,6 +58,7 @@ _is_accented = re.compile("[\u00c0-\u024f\u0300-\u052f\u1e00-\u1fff]").search
 is_unspaced = re.compile(f"[{_UNSPACED}]").match
 has_digit = re.compile(r"\d").search
 _has_vowel = re.compile("[aeiouy]").search
+_is_short = re.compile("[^aeiou][aeiouy][^aeioswxyz]").fullmatch
 _WORD_LIMIT = 64  # characters of a word that are looked at
 
 ASIDE = 0.3
@@ -68,7 +69,10 @@ PASSAGE_LIMIT = 800
 
 @lru_cache(1 << 16)
 def _stem(word: str) -> str:
-    """Return a light form of the first step of Porter's stemmer: without the plural, then without -ed or -ing."""
+    """Return a light form of the first step of Porter's stemmer: without the plural, then without -ed or -ing.
+
+    Of four letters an -e stays, and comes back: cared is care, and no car.
+    """
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
     for end, new in (("ies", "y"), ("s", "")):
@@ -83,10 +87,11 @@ def _stem(word: str) -> str:
             and _has_vowel(word[: -len(end)])
         ):
             word = word[: -len(end)]
+            word += "e" if _is_short(word) else ""
             break
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
         word = word[:-1]
-    if len(word) > 3 and word[-1] == "e":
+    if word[-1] == "e" and (len(word) > 4 or (len(word) > 3 and word[-2] in "sxz")):  # boxes are more than one box
         word = word[:-1]
     return word[:-1] + "y" if len(word) > 4 and word[-1] == "i" else word
 
@@ -224,11 +229,11 @@ def _words_of(words: str, endings: str) -> str:
 _KINDS = {
     "#number": (
         (
-            _any_of((r"\d〇二两三四五六七八九十百千万亿半", ""), ("一", "[个天年周]")),
+            _any_of((r"\d〇二两三四五六七八九十百千万亿半", "(?<![周期拜].)"), ("一", "[个天年周]")),
             _words_of(_NUMBERS, "(?:s|teen|ty|th)?"),
         ),
         r"\bhow (?:many|much|long|old|often|tall|far|big|high|large|heavy|fast|warm|hot|cold|deep)\b"
-        r"|\b(?:what|which) (?:\w+ )?(?:age|number|size|price|percentage|amount)\b|几|多少|多[久大长高远重]|号码",
+        r"|\b(?:what|which) (?:\w+ )?(?:age|size|price|percentage|amount)\b|\bnumber\b|几|多少|多[久大长高远重]|号码",
     ),
     "#time": (
         (

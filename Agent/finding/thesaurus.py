@@ -35,7 +35,7 @@ class Thesaurus(Protocol):
     def near(self, term: str) -> Sequence[tuple[str, float]] | None:
         """Return the near words of a term with their shares, the nearest first.
 
-        A share of 0 is that of a word for another thing of its kind: brother and sister.
+        A share of 0 is that of a word for another thing of its kind, brother and sister, and that of the kind: #person.
         Both are terms as `texts.terms` makes them, of Chinese whole words. None: it does not know the term; nothing: it
         is a name, for which no other word stands.
         """

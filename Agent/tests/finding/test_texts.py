@@ -14,6 +14,8 @@ class TestTerms:
             ("teaches", "teaching", "teach"),
             ("cities", "city"),
             ("planned", "planning", "plan"),
+            ("cares", "caring", "cared", "care"),
+            ("boxes", "boxing", "box"),
             ("Café", "cafe", "ＣＡＦＥ"),
             ("Ёлка", "елка"),
         ],
@@ -21,7 +23,17 @@ class TestTerms:
     def test_are_alike_whatever_ending_case_accent_or_width(self, alike: tuple[str, ...]) -> None:
         assert len({tuple(texts.terms(text)) for text in alike}) == 1
 
-    @pytest.mark.parametrize("apart", [("C", "C++", "C#"), (".NET", "net"), ("java", "javascript"), ("glass", "gla")])
+    @pytest.mark.parametrize(
+        "apart",
+        [
+            ("C", "C++", "C#"),
+            (".NET", "net"),
+            ("java", "javascript"),
+            ("glass", "gla"),
+            ("cared", "cars"),
+            ("wine", "winning"),
+        ],
+    )
     def test_keep_other_names_apart(self, apart: tuple[str, ...]) -> None:
         assert len({tuple(texts.terms(text)) for text in apart}) == len(apart)
 
@@ -70,7 +82,7 @@ class TestQuestion:
             ("Leo starts in September.", ["#time"]),
             ("It costs forty.", ["#number"]),
             ("Leo likes tea.", []),
-            ("每周三打球", ["#number", "#time"]),
+            ("每周三打球", ["#time"]),
         ],
     )
     def test_a_text_has_the_kinds_that_its_words_say(self, text: str, kinds: list[str]) -> None:

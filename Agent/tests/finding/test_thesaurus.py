@@ -103,6 +103,10 @@ class TestUse:
             ("舅舅在院子里养蜂。", "姨妈在院子里养什么？"),
             ("Mum's knee operation went well.", "How did Mum's hip operation go?"),  # no kind, but in its place
             ("小林对海鲜过敏。", "小雨对什么过敏？"),
+            ("Our cat is afraid of thunder.", "Is our parrot afraid of thunder?"),  # not near, but of its kind
+            ("锅炉十月份检修过。", "空调什么时候检修过？"),
+            ("Mum phoned on Friday.", "What is Mum's phone number?"),  # no number
+            ("妈妈周五打来了电话。", "妈妈的电话号码是多少？"),
         ],
     )
     def test_what_is_said_of_another_thing_of_its_kind_is_no_answer(self, text: str, question: str) -> None:
