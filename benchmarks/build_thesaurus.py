@@ -55,6 +55,8 @@ SURNAMES = frozenset(
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆"
     "汪范金石廖贾夏韦付方白邹孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤小老阿"
 )
+GROUPS = """left right/front back/upper lower/upstairs downstairs/inside outside/morning afternoon evening/
+spring summer autumn winter/north south east west/first second third fourth fifth last"""
 FORMS = """
 be am is are was were been being|go went gone|do did done|have has had|say said|make made|know knew known|
 take took taken|see saw seen|come came|think thought|get got gotten|give gave given|find found|tell told|
@@ -281,7 +283,7 @@ def _rows(path: Path) -> Iterator[list[str]]:
 def contrasts(
     wordnets: Wordnets, found: Mapping[str, Mapping[str, float]], named: Mapping[str, bool]
 ) -> dict[str, set[str]]:
-    """Return term → near ones for other things of its kind, its opposites, and its kind.
+    """Return term → near ones for other things of its kind, its opposites and others of its group, and its kind.
 
     None that may mean the same, or be one of them.
     """
@@ -300,6 +302,9 @@ def contrasts(
         ):
             others[one].add(other)
             others[other].add(one)
+    for group in map(texts.terms, GROUPS.split("/")):
+        for one in found.keys() & group:
+            others[one] |= (found.keys() & group) - {one}
     return others
 
 

@@ -28,7 +28,7 @@ rounded; where a Chinese word begins and ends is said by the thesaurus, so that 
 
 import math
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from heapq import nlargest
 from typing import TypeAlias
@@ -42,7 +42,7 @@ ANSWER_BAR = 0.5
 """The score from which on something is an answer."""
 BY_WORDS, BY_MEANING, POWER = (2.4, 0.5), (0.5, 0.4), 5
 FULLY, LEAST_LEAD = 0.5, 0.3
-SAID, ASIDE, NEAR, NEARNESS = 0.7, 0.05, 0.15, 3.0
+SAID, NEAR, NEARNESS = 0.7, 0.15, 3.0
 FALL, MEANT_FALL = 3, 4  # the even cases want 4 and 6, but have one answer each: of several, none of the best goes then
 CROWD = 100  # texts: fewer do not show which words are common
 LACKING, UNSURE = 0.29, 0.45  # most of such texts; by UNSURE 18 of 192 questions without answer reach 0.5, not 26
@@ -57,13 +57,9 @@ _SURNAMES = frozenset(
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆"
     "汪范金石廖贾夏韦付方白邹孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤小老阿大"
 )
-# A text that says another of a group is about another thing: 楼下 and 楼上, the evening train and the morning train.
-_GROUPS = (
-    "上 中 下/左 右/前 后/里 外/早 午 晚/春 夏 秋 冬/暑 寒/东 南 西 北/男 女/公 母/大 小/新 旧/冷 热/left right/"
-    "front back/upper lower/upstairs downstairs/inside outside/morning afternoon evening/spring summer autumn winter/"
-    "north south east west"
-)
-_OPPOSITES = {one: {*group} - {one} for group in map(texts.terms, _GROUPS.split("/")) for one in group if len(one) != 2}
+# A text that says another of a group is about another thing: 楼下 and 楼上. Those of words are in the thesaurus.
+_GROUPS = "上中下 左右 前后 里外 早午晚 春夏秋冬 暑寒 东南西北 男女 公母 大小 新旧 冷热"
+_OPPOSITES = {one: {*group} - {one} for group in _GROUPS.split() for one in group}
 
 
 Said: TypeAlias = tuple[str, str, float, float]
@@ -173,7 +169,7 @@ class Confidence:
                 kind = "name" if at in names else "time" if "#time" in texts.kinds(word) else ""
                 others = {other for other, share in self._near(word, terms) if not share}
                 after = query.words[at + 1][0][:1] if at + 1 < len(query.words) else ""
-                others |= _opposites(word, terms[0], after)
+                others |= _opposites(word if len(word) > 1 else word + after)
                 others -= query.weights.keys()
                 place = (keys[at], keys[at + 2]) if len(word) > 1 else ("", "")
                 found.append((word, kind, max(map(query.idf, known)), known, others, place))
@@ -194,7 +190,7 @@ class Confidence:
         has, instead = cache(lambda: {*texts.terms(text)}), cache(lambda: self._instead(text[:_COMPARED]))
         parts = [math.fsum(shares.get(term, 0.0) for term in terms) / len(terms) for *_, terms, _, _ in self._asked]
         is_only = sum(part < NEARLY for part in parts) == 1
-        for (word, kind, weight, terms, others, place), share in zip(self._asked, parts, strict=True):
+        for (word, kind, weight, _, others, place), share in zip(self._asked, parts, strict=True):
             if is_text and share < (score.MISSPELLED if others else NEARLY):
                 unspaced = filter(texts.is_unspaced, others)
                 is_other = not others.isdisjoint(has()) or any(map(text.__contains__, unspaced))
@@ -229,13 +225,10 @@ class Confidence:
         return (thesaurus and terms and thesaurus.near(word if texts.is_unspaced(word) else terms[0])) or ()
 
 
-def _opposites(word: str, term: str, after: str) -> Set[str]:
-    """Return what stands for the opposites of a word in texts; a single character needs the next one of its run."""
-    if not texts.is_unspaced(word):
-        return _OPPOSITES.get(term, frozenset())
-    run = word if len(word) > 1 else word + after
-    changed = (run[:at] + other + run[at + 1 :] for at, one in enumerate(run) for other in _OPPOSITES.get(one, ()))
-    return {each for each in changed if len(each) > 1}
+def _opposites(run: str) -> set[str]:
+    """Return what stands in texts for the opposites of two characters or more."""
+    found = {run[:at] + other + run[at + 1 :] for at, one in enumerate(run) for other in _OPPOSITES.get(one, ())}
+    return found if len(run) > 1 else set()
 
 
 def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:
@@ -268,7 +261,7 @@ def _tells(query: "score.Query", near: Mapping[str, tuple[float, int, int]]) -> 
     (first, number, _), *rest = nlargest(CLOSE, near.values()) if len(near) >= CLOSE else [(0.0, 0, 0)]
     if first <= 0.0 or query.index.read([2 * number])[2 * number][0]:
         return 1.0
-    return max(ASIDE, 1.0 - rest[-1][0] / first) if rest[-1][0] > 0.0 else 1.0
+    return 1.0 - max(0.0, rest[-1][0]) / first
 
 
 def part_of(sure: float, part: float) -> float:
@@ -282,17 +275,15 @@ def _names(query: "score.Query") -> set[int]:
     thesaurus, found, words = query.thesaurus, set[int](), query.words
     capitals = sum(word[0].isupper() and not word.isupper() for word, _ in words)
     is_title = capitals > 0.6 * len(words) and len(words) > 2
-    single = 0  # characters that stand alone before this word
     for at, (word, terms) in enumerate(words):
         near = thesaurus.near(word if texts.is_unspaced(word) else terms[0]) if thesaurus and terms else None
         if texts.is_unspaced(word):
-            single = single + 1 if len(word) == 1 else 0
             if (near == () and len(word) > 1) or _has_numeral(word):
                 found.add(at)
             elif at and words[at - 1][0] in _SURNAMES:
                 found |= {at - 1, at}
-            elif single == 1 and at - 1 in found and len(words[at - 1][0]) == 2:  # of three characters two are a name
-                found.add(at)
+            elif at - 1 in found and len(word) == 1 and words[at - 1][0][-1] + word in query.frequencies:
+                found.add(at)  # of three characters two are a name
         elif terms and terms[0] not in texts.STOP_WORDS and (len(word) > 1 or word.isdigit() or word.isupper()):
             is_capital = word[0].isupper() and not is_title and not (word.isupper() and near is not None)
             if texts.has_digit(word) or (is_capital and (at > 0 or near is None)) or near == ():

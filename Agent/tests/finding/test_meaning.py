@@ -501,7 +501,7 @@ class TestLate:
 
     def test_a_late_answer_brings_nothing_back_that_was_forgotten(self, model: Model, tmp_path: Path) -> None:
         model.waits_at = lambda texts: "my secret diagnosis" in texts
-        with EmbeddingTree(tmp_path, model, patience_s=0.01) as tree:
+        with EmbeddingTree(tmp_path, model, patience_s=0.5) as tree:
             dog, gone = (tree.CreateKeyword(name, "root") for name in ("dog", "my secret diagnosis"))
             names(tree, "dog")
             assert model.begun.wait(LONG)
