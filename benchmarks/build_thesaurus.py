@@ -224,9 +224,9 @@ class Wordnets:
         self._words, self._opposite = dict[str, list[str]](), set[tuple[str, str, str]]()
         often = dict[tuple[str, str, int], int]()
         for line in (english / "cntlist.rev").read_text("latin-1").splitlines():
-            key, place, count = line.split()
+            key, sense, times = line.split()
             word, _, rest = key.partition("%")
-            often[word, "nvara"[int(rest[0]) - 1], int(place)] = int(count)
+            often[word, "nvara"[int(rest[0]) - 1], int(sense)] = int(times)
         for file, part in (("noun", "n"), ("verb", "v"), ("adj", "a"), ("adv", "r")):
             for offset, kind, *row in _rows(english / f"data.{file}"):
                 count = int(row[1], 16)
