@@ -273,8 +273,6 @@ def part_of(sure: float, part: float) -> float:
 def _names(query: "score.Query") -> set[int]:
     """Return which words of a question are names, numbers or codes, by their places."""
     thesaurus, found, words = query.thesaurus, set[int](), query.words
-    capitals = sum(word[0].isupper() and not word.isupper() for word, _ in words)
-    is_title = capitals > 0.6 * len(words) and len(words) > 2
     for at, (word, terms) in enumerate(words):
         near = thesaurus.near(word if texts.is_unspaced(word) else terms[0]) if thesaurus and terms else None
         if texts.is_unspaced(word):
@@ -285,7 +283,7 @@ def _names(query: "score.Query") -> set[int]:
             elif at - 1 in found and len(word) == 1 and words[at - 1][0][-1] + word in query.frequencies:
                 found.add(at)  # of three characters two are a name
         elif terms and terms[0] not in texts.STOP_WORDS and (len(word) > 1 or word.isdigit() or word.isupper()):
-            is_capital = word[0].isupper() and not is_title and not (word.isupper() and near is not None)
+            is_capital = word[0].isupper() and not (word.isupper() and near is not None)
             if texts.has_digit(word) or (is_capital and (at > 0 or near is None)) or near == ():
                 found.add(at)
     return found
