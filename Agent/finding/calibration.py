@@ -19,11 +19,11 @@ odds of the best = ½ · (1 + (explained + 3 · nearness) · √lead)^5 / texts^
 A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that says
 another thing of its kind (the red bike for the blue one), its opposite (the neighbours upstairs for those downstairs),
 another word in its place (my knee operation for that of my hip) or, where it lacks nothing else, another thing of the
-same kind (our cat for our parrot), nothing else, or nothing but a time, nor one without a number where one is asked
-for: LACKING at most, whether it is the best or another. One with a single word of several is none alone: UNSURE, or
-LACKING where it lacks a time ("will it rain tomorrow?"). From a nearness of MEANT on only names, numbers and kinds
-count so. The numbers are a logistic regression on the even cases of the sets of `bench_finding` and of the gate's,
-rounded; where a Chinese word begins and ends is said by the thesaurus, so that one bar serves all languages.
+same kind (our cat for our parrot), nothing else, or nothing but a time, nor one that lacks a word and the number that
+is asked for: LACKING at most, whether it is the best or another. One with a single word of several is none alone:
+UNSURE, or LACKING where it lacks a time ("will it rain tomorrow?"). From a nearness of MEANT on only names, numbers and
+kinds count so. The numbers are a logistic regression on the even cases of the sets of `bench_finding` and of the
+gate's, rounded; where a Chinese word begins and ends is said by the thesaurus, so that one bar serves all languages.
 """
 
 import math
@@ -190,16 +190,16 @@ class Confidence:
         text, said, is_text = read[document][1], list[Said](), bool(document & 1) or not read[2 * number][0]
         has, instead = cache(lambda: {*texts.terms(text)}), cache(lambda: self._instead(text[:_COMPARED]))
         parts = [math.fsum(shares.get(term, 0.0) for term in terms) / len(terms) for *_, terms, _, _ in self._asked]
-        is_only = sum(part < NEARLY for part in parts) == 1
+        lacks = sum(part < NEARLY for part in parts)
         for (word, kind, weight, _, others, place), share in zip(self._asked, parts, strict=True):
             if is_text and share < (score.MISSPELLED if others else NEARLY):
                 unspaced = filter(texts.is_unspaced, others)
                 is_other = not others.isdisjoint(has()) or any(map(text.__contains__, unspaced))
-                if is_other or (share < NEARLY and not instead().isdisjoint({place, *(others if is_only else ())})):
+                if is_other or (share < NEARLY and not instead().isdisjoint({place, *(others if lacks == 1 else ())})):
                     kind, share = "name", 0.0
             said.append((word, kind, weight, share))
         kinds = texts.KINDS & self._query.weights.keys()
-        if is_text and "#number" in kinds and not kinds & shares.keys():
+        if is_text and lacks and "#number" in kinds and not kinds & shares.keys():
             said.append(("#number", "name", 0.0, 0.0))
         self._known[id, document] = said, is_text
         return said, is_text

@@ -232,8 +232,7 @@ _KINDS = {
             _any_of((r"\d〇二两三四五六七八九十百千万亿半", "(?<![周期拜].)"), ("一", "[个天年周]")),
             _words_of(_NUMBERS, "(?:s|teen|ty|th)?"),
         ),
-        r"\bhow (?:many|much(?! do(?:es)? \w+ (?:know|like|care))|long|old|often|tall|far|big|high|large|heavy|fast|"
-        r"warm|hot|cold|deep)\b"
+        r"\bhow (?:many|much|long|old|often|tall|far|big|high|large|heavy|fast|warm|hot|cold|deep)\b"
         r"|\b(?:what|which) (?:\w+ )?(?:age|number|size|price|percentage|amount)\b|几|多少|多[久大长高远重]|号码",
     ),
     "#time": (

@@ -105,7 +105,7 @@ class TestUse:
             ("小林对海鲜过敏。", "小雨对什么过敏？"),
             ("Our cat is afraid of thunder.", "Is our parrot afraid of thunder?"),  # not near, but of its kind
             ("锅炉十月份检修过。", "空调什么时候检修过？"),
-            ("Mum phoned on Friday.", "How many phones does Mum have?"),  # no number
+            ("Mum phoned on Friday.", "Which phone number does Mum have?"),  # no number
             ("妈妈周五打来了电话。", "妈妈的电话号码是多少？"),
         ],
     )
