@@ -57,7 +57,7 @@ _KEY = Header(
 )
 _VERSION = Header(
     alias="If-Match",
-    pattern=r'^(\*|(W/)?"?[0-9]{1,15}"?)$',
+    pattern=r'^(\*|(W/)?"?[1-9][0-9]{0,14}"?)$',
     description='the ETag that was seen, as `"3"`, or `*`',
     default_factory=str,
 )
@@ -102,7 +102,7 @@ class _Route(APIRoute):
             return self.endpoint(request, **parameters_of(request, body))
 
         async def handle(request: Request) -> Response:
-            body = await request.body()
+            body = await request.body() if "body" in types else b""
             if inspect.iscoroutinefunction(self.endpoint):
                 made: Response = await work(request, body)
             else:  # Starlette's threads take three times as long to hand a call over
@@ -113,10 +113,10 @@ class _Route(APIRoute):
 
 
 def _json_of(request: Request, body: bytes) -> Any:
-    """Return what a body says, or its bytes where it does not say that it is JSON."""
+    """Return what a body says."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not kind.startswith("application/") or not kind.endswith(("/json", "+json")):
-        return body
+        raise invalid("", "its Content-Type must be application/json")
     try:
         return json.loads(body)
     except RecursionError:
