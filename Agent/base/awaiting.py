@@ -17,6 +17,8 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Self
 
+from ..keyword_tree import ClosedError
+
 _Calls = Callable[..., Coroutine[Any, Any, Any]]
 
 
@@ -35,6 +37,7 @@ class Twin:
     def __init__(self, open_original: Callable[[], Any]) -> None:
         self._open_original, self._opening = open_original, threading.Lock()
         self._opened: Any = None
+        self._is_closed = False
 
     def __init_subclass__(cls, of: type) -> None:
         for name in dir(of):
@@ -50,14 +53,21 @@ class Twin:
         await self.close()
 
     async def close(self) -> None:
-        """Close the object, if it was opened."""
-        if self._opened is not None:
-            await self._in_thread(self._opened.close)
+        """Close the object, if it was opened, also by a call that was cancelled; no later call opens it."""
+        await self._in_thread(self._close)
+
+    def _close(self) -> None:
+        with self._opening:
+            self._is_closed = True
+            if self._opened is not None:
+                self._opened.close()
 
     def _original(self) -> Any:
         """Return the object whose methods are called; it may have to be opened first."""
         with self._opening:
             if self._opened is None:
+                if self._is_closed:
+                    raise ClosedError("it was closed before it was opened")
                 self._opened = self._open_original()
             return self._opened
 

@@ -422,7 +422,7 @@ class AsyncMemoryStore(Twin, of=MemoryStore):
         super().__init__(lambda: place if isinstance(place, MemoryStore) else MemoryStore(place, *names, **arguments))
 
     def __repr__(self) -> str:
-        return repr(self.store)
+        return repr(self._opened) if self._opened is not None else object.__repr__(self)
 
     @property
     def store(self) -> MemoryStore:

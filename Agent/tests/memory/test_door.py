@@ -1,5 +1,6 @@
 """Tests of `MemoryStore` as a newcomer meets it: one fact once, what was said later, trees, lists, async calls."""
 
+import asyncio
 import copy
 import inspect
 import os
@@ -14,8 +15,9 @@ import anyio
 import pytest
 
 from Agent.adapters.mem0 import AsyncMemory, Memory
+from Agent.base.awaiting import Twin
 from Agent.context_engine import AsyncContextEngineService, ContextEngineService
-from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StubLLMClient
+from Agent.keyword_tree import ClosedError, InvalidInputError, KeywordTree, NotFoundError, StubLLMClient
 from Agent.knowhub.hub import KnowHub
 from Agent.memory.eviction import DAY_S
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
@@ -285,7 +287,10 @@ def test_asynchronous_calls_are_the_same(tmp_path: Path) -> None:
 
     async def main() -> None:
         for form in (AsyncMemoryStore, AsyncContextEngineService):
-            await form(tmp_path / "new").close()
+            closed = form(tmp_path / "new")
+            await closed.close()
+            with pytest.raises(ClosedError):
+                await closed.__aenter__()
         unopened = AsyncMemoryStore(tmp_path, "ada", log=note_thread)
         assert ([*tmp_path.iterdir()], opened_in) == ([], [])
         async with unopened as store:
@@ -301,6 +306,36 @@ def test_asynchronous_calls_are_the_same(tmp_path: Path) -> None:
                     getattr(store, name)
 
     anyio.run(main)
+
+
+def test_what_a_cancelled_call_opens_is_closed_with_all() -> None:
+    begun, may_go, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Door:
+        def __init__(self) -> None:
+            begun.set()
+            may_go.wait()
+
+        def knock(self) -> None:
+            raise AssertionError
+
+        close = closed.set
+
+    class AsyncDoor(Twin, of=Door):
+        pass
+
+    async def main() -> None:
+        door = AsyncDoor(Door)
+        knocking = asyncio.create_task(door.knock())
+        await asyncio.to_thread(begun.wait)
+        knocking.cancel()
+        closing = asyncio.create_task(door.close())
+        await asyncio.sleep(0)
+        may_go.set()
+        await closing
+
+    asyncio.run(main())
+    assert closed.is_set()
 
 
 def test_a_graph_with_the_documents_signatures_is_walked(tmp_path: Path) -> None:
