@@ -46,6 +46,8 @@ def check_methods(what: str, value: object, *methods: str) -> None:
 
 def check_free(host: str, port: int) -> None:
     """Refuse a port that cannot be listened on, such as one of another program; 0 is any free one."""
+    if not 0 <= port <= 65_535:
+        raise InvalidInputError(f"there is no port {port}: the last one is 65535")
     try:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:

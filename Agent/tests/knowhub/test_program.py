@@ -15,7 +15,9 @@ import httpx
 import pytest
 
 from Agent.base import language
+from Agent.base.checks import check_free
 from Agent.cli.command_line import hub as main
+from Agent.keyword_tree import InvalidInputError
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.tokens import Token, Tokens, own_token
 
@@ -248,6 +250,8 @@ class TestServe:
         assert f"127.0.0.1:{port} cannot be had (Address already in use): choose another port\n" in said.err
         assert [f"{number} is not in the range" in said.err for number in (port, 0, 99999)] == [False, True, True]
         assert "login" not in said.out
+        with pytest.raises(InvalidInputError, match="no port 70000"):
+            check_free("127.0.0.1", 70_000)
         assert not (tmp_path / "hub").exists()
 
     @pytest.mark.parametrize("workers", [1, 2])
