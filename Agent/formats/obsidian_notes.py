@@ -105,7 +105,8 @@ class _Vault:
         return not path.name.startswith(".") and not path.is_symlink()
 
     def _has_notes(self, folder: Path) -> bool:
-        return self._is_visible(folder) and next(folder.rglob("*.md"), None) is not None
+        notes = (note for note in folder.rglob("*.md") if "/." not in f"/{note.relative_to(folder).as_posix()}")
+        return self._is_visible(folder) and any(note.is_file() and not note.is_symlink() for note in notes)
 
     def _keyword(self, here: PurePosixPath, name: str, notes: list[PurePosixPath]) -> Iterator[Record]:
         read = [self._read(note) for note in notes]

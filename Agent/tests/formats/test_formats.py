@@ -760,6 +760,7 @@ class TestNotes:
     def test_reads_folders_frontmatter_tags_and_wikilinks(self, tree: KeywordTree, tmp_path: Path) -> None:
         vault = tmp_path / "vault"
         write(vault, ".obsidian/app.md", "not a note")
+        write(vault, "no notes/.trash/old.md", "not a note")
         write(vault, "picture.png", "")
         write(vault, "编程/编程.md", "---\ndescription: What machines can execute.\n---\n")
         write(
