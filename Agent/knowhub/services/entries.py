@@ -77,7 +77,10 @@ class Entries(Store):
         }
 
     def get(self, token: Token, id: str) -> Json:
-        """Return an entry whole.  Cost: some 0.1 ms, and 20 µs for each case shown."""
+        """Return an entry whole.
+
+        Cost: some 0.1 ms, and 20 µs for each case shown.
+        """
         need(token, "read")
         return self._show(token, self._record(token, id, "knowledge"))
 

@@ -215,9 +215,9 @@ class TestTime:
         assert client.Chat(asked("who?", listed(*FACTS)), {})["action"]  # and the next is served
 
     def test_it_includes_the_wait_for_others(self, client: LocalLLMClient) -> None:
-        patience, client._timeout_s = client._timeout_s, 0.4
+        patience, client._timeout_s = client._timeout_s, 1.5
         client._lock.acquire()
-        threading.Timer(0.3, client._lock.release).start()
+        threading.Timer(1.4, client._lock.release).start()
         began = time.monotonic()
         try:
             with pytest.raises(TimeoutError, match="gave no answer within"):
@@ -225,7 +225,7 @@ class TestTime:
         finally:
             client._timeout_s = patience
 
-        assert time.monotonic() - began < 0.65
+        assert time.monotonic() - began < 2.8
 
     def test_one_that_never_had_its_turn_has_used_nothing(
         self, client: LocalLLMClient, monkeypatch: pytest.MonkeyPatch

@@ -392,7 +392,7 @@ class TestOutcomes:
         with pytest.raises(TimeoutError, match=r"(did not|no) answer within 0\.2 s") as caught:
             client.Chat(MESSAGES, SCHEMA)
 
-        assert 0.2 <= time.monotonic() - begun < 2
+        assert 0.2 <= time.monotonic() - begun < 8
         assert caught.value.__cause__ is None
         assert client.usage.calls == client.last_usage.calls >= 1
 

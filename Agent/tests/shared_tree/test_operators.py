@@ -104,7 +104,7 @@ class TestOperatorsHands:
             started = time.monotonic()
             one.CreateKeyword("tea", "root")
 
-            assert time.monotonic() - started < 2.5
+            assert time.monotonic() - started < 6
         other.Refresh()
         assert names(other) == ["tea"]
 
