@@ -64,8 +64,15 @@ class TestSearch:
 
         assert (reply["action"], reply["targets"]) == ("match", [recent])
 
-    def test_answers_missing_where_nothing_fits(self) -> None:
-        reply = ask(view(["Food / Bread", "Music / Jazz"], "what is the weather in Oslo?", scores=[0.1, 0.0]))
+    @pytest.mark.parametrize(
+        ("paths", "asked", "scores"),
+        [
+            (["Food / Bread", "Music / Jazz"], ("what is the weather in Oslo?",), [0.1, 0.0]),
+            (["Meetings", "Cats"], ("Longjing tea", "suggest_parent"), [0.1, 0.9]),  # the chosen one itself must fit
+        ],
+    )
+    def test_answers_missing_where_nothing_fits(self, paths: list[str], asked: Any, scores: list[float]) -> None:
+        reply = ask(view(paths, *asked, scores=scores))
 
         assert (reply["action"], reply["targets"]) == ("missing", [])
 
@@ -103,11 +110,6 @@ class TestSuggestParent:
         paths = ["Manufacturing / Steel", "Manufacturing"]
 
         assert ask(view(paths, "steel manufacturing", "suggest_parent"))["targets"] == [0]
-
-    def test_the_chosen_one_itself_must_fit(self) -> None:
-        reply = ask(view(["Meetings", "Cats"], "Longjing tea", "suggest_parent", scores=[0.1, 0.9]))
-
-        assert (reply["action"], reply["targets"]) == ("missing", [])
 
     def test_a_namesake_is_no_parent(self) -> None:
         assert ask(view(["Nora"], "nora", "suggest_parent", scores=[0.9]))["action"] == "missing"

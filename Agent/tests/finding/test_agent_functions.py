@@ -47,6 +47,8 @@ from Agent.tests.support.small_tree import (
 )
 from Agent.tests.support.threads import PATIENCE_S
 
+NEWEST = "a web framework"
+
 MATCHED, AMBIGUOUS, NOT_FOUND = SearchStatus.MATCHED, SearchStatus.AMBIGUOUS, SearchStatus.NOT_FOUND
 
 
@@ -437,29 +439,20 @@ class TestReorganize:
         with opened(folder, about("programming", "suggest_parent", match(WEB))) as (tree, _):
             assert tree.Reorganize()["steps"] == []
 
-    def test_proposals_that_do_not_fit_together_are_left_out(self, folder: Path) -> None:
+    @pytest.mark.parametrize("doubles", [{WEB: WEBS, WEBS: WEB}, {NEWEST: WEB, WEBS: NEWEST}])
+    def test_proposals_that_do_not_fit_together_are_left_out(self, folder: Path, doubles: dict[str, str]) -> None:
         def say(view: View) -> Any:
-            other = {WEB: WEBS, WEBS: WEB}.get(view["query"], "")
+            other = doubles.get(view["query"], "")
             return match(other)(view) if view["intent"] == "dedup_check" and other else {"action": "missing"}
 
         with opened(folder, say) as (tree, _):
+            made = tree.CreateKeyword(NEWEST, "zoo")
             plan = tree.Reorganize()
 
-            assert proposals(plan) == [("merge", "webs", "web")]
+            # What one merges away is no target of another.
+            assert proposals(plan) == [("merge", made.id if NEWEST in doubles else "webs", "web")]
             tree.ApplyReorganizePlan(plan)
             assert tree.Verify() == []
-
-    def test_what_one_proposal_merges_away_is_no_target_of_another(self, folder: Path) -> None:
-        newest = "a web framework"
-
-        def say(view: View) -> Any:
-            other = {newest: WEB, WEBS: newest}.get(view["query"], "")
-            return match(other)(view) if view["intent"] == "dedup_check" and other else {"action": "missing"}
-
-        with opened(folder, say) as (tree, _):
-            made = tree.CreateKeyword(newest, "zoo")
-
-            assert proposals(tree.Reorganize()) == [("merge", made.id, "web")]
 
     def test_a_plan_that_the_tree_has_outgrown_is_refused(self, folder: Path) -> None:
         with opened(folder, about(WEBS, "dedup_check", match(WEB))) as (tree, _):

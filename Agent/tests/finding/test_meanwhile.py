@@ -11,7 +11,7 @@ import pytest
 
 from Agent.keyword_tree import KeywordTree, SearchStatus
 from Agent.tests.support.looking import keywords
-from Agent.tests.support.models import Meeting, View, about, always, match
+from Agent.tests.support.models import Meeting, View, about, always, idx, match
 from Agent.tests.support.small_tree import LOSSES, WEB, WEBS, last_io, opened
 from Agent.tests.support.threads import PATIENCE_S
 
@@ -54,29 +54,19 @@ class TestParentGone:
         assert (found.status, found.reason, found.node) == (SearchStatus.NOT_FOUND, "stale_view", None)
         assert found.suggested_parent_id == place
 
-    def test_where_the_model_stood_is_gone(self, folder: Path) -> None:
+    @pytest.mark.parametrize("jumps_later", [False, True])
+    def test_where_the_model_stood_or_jumps_to_is_gone(self, folder: Path, jumps_later: bool) -> None:
         def say(view: View) -> Any:
-            if not view["path"]:
-                return {"action": "jump", "node_id": next(c["idx"] for c in view["candidates"] if c["name"] == "茶")}
-            tree.DeleteKeyword("tea")
-            return {"action": "missing"}
-
-        with opened(folder, say) as (tree, _):
-            tree.CreateKeyword("绿茶", "tea")
-            made = tree.CreateKeyword("龙井")
-
-            assert made.parent_id == "food"
-            assert last_io(tree)["reason"] == "agent_missing"
-
-    def test_a_jump_to_what_vanished_puts_it_under_what_is_left(self, folder: Path) -> None:
-        def say(view: View) -> Any:
-            reply = {"action": "jump", "node_id": next(c["idx"] for c in view["candidates"] if c["name"] == "茶")}
-            tree.DeleteKeyword("tea")
+            reply = {"action": "missing"} if view["path"] else {"action": "jump", "node_id": idx(view, "茶")}
+            if view["path"] or jumps_later:
+                tree.DeleteKeyword("tea")
             return reply
 
         with opened(folder, say) as (tree, _):
+            tree.CreateKeyword("绿茶", "tea")
+
             assert tree.CreateKeyword("龙井").parent_id == "food"
-            assert last_io(tree)["reason"] == "parent_gone"
+            assert last_io(tree)["reason"] == ("parent_gone" if jumps_later else "agent_missing")
 
     def test_nothing_is_proposed_by_it(self, folder: Path) -> None:
         def lose(view: View) -> Any:
@@ -98,23 +88,19 @@ class TestParentGone:
 
 
 class TestWhatTheModelSaw:
-    def test_is_what_a_plan_is_about(self, folder: Path) -> None:
-        def rename(view: View) -> Any:
-            tree.UpdateKeyword("web", {"name": "spiders"}, 1)
+    @pytest.mark.parametrize("changes", [True, False])
+    def test_is_what_a_plan_is_about_though_another_compacts_meanwhile(self, folder: Path, changes: bool) -> None:
+        def interrupt(view: View) -> Any:
+            if changes:
+                tree.UpdateKeyword("web", {"name": "spiders"}, 1)
+            else:
+                with KeywordTree(str(folder)) as other:
+                    other.CompactStorage()
+                tree.Refresh()
             return match(WEBS)(view)
 
-        with opened(folder, about(WEB, "dedup_check", rename)) as (tree, _):
-            assert [step for step in tree.Reorganize()["steps"] if "web" in step.values()] == []
-
-    def test_is_what_a_plan_is_about_though_another_compacts_meanwhile(self, folder: Path) -> None:
-        def compact(view: View) -> Any:
-            with KeywordTree(str(folder)) as other:
-                other.CompactStorage()
-            tree.Refresh()
-            return match(WEBS)(view)
-
-        with opened(folder, about(WEB, "dedup_check", compact)) as (tree, _):
-            assert [step for step in tree.Reorganize()["steps"] if "web" in step.values()]
+        with opened(folder, about(WEB, "dedup_check", interrupt)) as (tree, _):
+            assert any("web" in step.values() for step in tree.Reorganize()["steps"]) != changes
 
     @pytest.mark.parametrize("action", ["missing", "ambiguous", "match"])
     def test_is_where_it_puts_what_it_could_not_decide(self, folder: Path, action: str) -> None:

@@ -94,38 +94,6 @@ class TestUse:
 
         assert [hit.id for hit in index.search("学校长满了草")] == ["school", "headmaster"]
 
-    @pytest.mark.parametrize(
-        ("text", "question"),
-        [
-            ("The red bike has a flat tyre.", "Does the blue bike have a flat tyre?"),
-            ("My left knee hurts on stairs.", "Does my right knee hurt on stairs?"),
-            ("红色的自行车爆胎了。", "蓝色的自行车爆胎了吗？"),
-            ("舅舅在院子里养蜂。", "姨妈在院子里养什么？"),
-            ("Mum's knee operation went well.", "How did Mum's hip operation go?"),  # no kind, but in its place
-            ("小林对海鲜过敏。", "小雨对什么过敏？"),
-            ("Our cat is afraid of thunder.", "Is our parrot afraid of thunder?"),  # not near, but of its kind
-            ("锅炉十月份检修过。", "空调什么时候检修过？"),
-            ("Mum phoned on Friday.", "Which phone number does Mum have?"),  # no number
-            ("妈妈周五打来了电话。", "妈妈的电话号码是多少？"),
-        ],
-    )
-    def test_what_is_said_of_another_thing_of_its_kind_is_no_answer(self, text: str, question: str) -> None:
-        index = Index(meaning=False)
-        index.put([Unit("it", text=text), Unit("other", text="冰箱里有鱼。 The fridge is empty.")])
-
-        (hit,) = index.search(question, 1)
-        assert (hit.id, hit.score < 0.3) == ("it", True)
-
-    @pytest.mark.parametrize(
-        ("text", "question"),
-        [("My physician works here.", "Does my doctor work here?"), ("我的大夫周一上班。", "医生周一上班吗？")],
-    )
-    def test_a_near_word_in_the_place_of_another_is_one(self, text: str, question: str) -> None:
-        index = Index(meaning=False)
-        index.put([Unit("it", text=text), Unit("other", text="冰箱里有鱼。 The fridge is empty.")])
-
-        assert index.search(question, 1)[0].score > 0.5
-
     def test_another_one_can_be_given(self) -> None:
         class Own:
             def near(self, term: str) -> Sequence[tuple[str, float]] | None:

@@ -79,18 +79,12 @@ async def workout(client: Client) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_in_memory(hub: KnowHub, mode: Any) -> None:
+@pytest.mark.parametrize("is_over_http", [False, True])
+def test_in_memory_and_over_http(hub: KnowHub, served: Served, mode: Any, is_over_http: bool) -> None:
     async def run() -> None:
-        async with Client(make_server(hub, LOCAL), mode=mode) as client:
-            await workout(client)
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_over_http(served: Served, mode: Any) -> None:
-    async def run() -> None:
-        async with over_http(served, served.token(f"host-{mode}"), mode) as client:
+        token = served.token(f"host-{mode}")
+        own = over_http(served, token, mode) if is_over_http else Client(make_server(hub, LOCAL), mode=mode)
+        async with own as client:
             await workout(client)
 
     asyncio.run(run())
