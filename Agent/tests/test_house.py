@@ -39,9 +39,6 @@ class TestPackaging:
     def test_the_changelog_knows_the_version(self) -> None:
         assert f"## [{__version__}]" in read("CHANGELOG.md")
 
-    def test_ci_ends_with_the_tests(self) -> None:
-        assert read(".ci/run").rstrip().endswith("\nmake test")
-
     @pytest.mark.parametrize(("named", "code"), [("Chromium", 0), ("Chromium,PostgreSQL", 1)])
     def test_a_skip_for_want_of_what_ci_has_installed_fails(self, tmp_path: Path, named: str, code: int) -> None:
         test = tmp_path / "test_skips.py"

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,6 +147,38 @@ class TestSearch:
             assert tree.Search("what may I drink?").status is MATCHED
 
 
+CANCELLED: dict[str, tuple[Callable[[Any], Step], Callable[[KeywordTree], object]]] = {
+    "placing": (
+        lambda error: in_turn({"action": "jump", "node_id": 0}, error),
+        lambda tree: tree.CreateKeyword("龙井"),
+    ),
+    "placing several": (
+        lambda error: in_turn(match("茶"), error),
+        lambda tree: tree.BatchCreateKeywords([{"name": "龙井"}, {"name": "碧螺春"}]),
+    ),
+    "linking several": (
+        lambda error: in_turn(match("茶"), error),
+        lambda tree: tree.BatchCreateInfos([{"content": each, "auto_link": True} for each in ("喝茶", "喝咖啡")]),
+    ),
+    "choosing": (always, lambda tree: tree.Search("python", context="it bites")),
+    "looking for doubles": (partial(about, WEB, "dedup_check"), lambda tree: tree.Reorganize()),
+    "looking for places": (partial(about, WEB, "suggest_parent"), lambda tree: tree.Reorganize()),
+}
+
+
+@pytest.mark.parametrize("error", INTERRUPTIONS)
+@pytest.mark.parametrize("what", CANCELLED)
+def test_what_is_cancelled_leaves_the_store_as_it_was(what: str, error: type[BaseException], folder: Path) -> None:
+    answer, call = CANCELLED[what]
+    with opened(folder, answer(error)) as (tree, _):
+        before, known = disk(folder), keywords(tree)
+        with pytest.raises(error):
+            call(tree)
+
+        assert disk(folder) == before
+        assert (keywords(tree), tree.ListInfos(), tree.Verify()) == (known, [], [])
+
+
 class TestSuggestParent:
     @parametrize(*FAILURES, *OF_HIDDEN)
     def test_that_fails_puts_the_keyword_on_the_root_and_says_why(self, case: Case, folder: Path) -> None:
@@ -158,20 +191,6 @@ class TestSuggestParent:
             io = last_io(tree)
             assert (io["intent"], io["outcome"], io["reason"]) == ("suggest_parent", "missing", case.reason)
             assert len(model.sent) == len(io["rounds"]) == 1
-            assert tree.Verify() == []
-
-    @pytest.mark.parametrize("error", INTERRUPTIONS)
-    def test_that_is_cancelled_leaves_the_store_as_it_was(self, error: type[BaseException], folder: Path) -> None:
-        jump = {"action": "jump", "node_id": 0}
-        with opened(folder, in_turn(jump, error, match("茶"), error)) as (tree, _):
-            before, known = disk(folder), keywords(tree)
-            with pytest.raises(error):
-                tree.CreateKeyword("龙井")
-            with pytest.raises(error):
-                tree.BatchCreateKeywords([{"name": "龙井"}, {"name": "碧螺春"}])
-
-            assert disk(folder) == before
-            assert keywords(tree) == known
             assert tree.Verify() == []
 
     @pytest.mark.parametrize(
@@ -231,18 +250,6 @@ class TestLinkInfo:
 
             assert [node.id for node, _ in tree.GetKeywordsOfInfo(info.id)] == ["coffee"]
 
-    @pytest.mark.parametrize("error", INTERRUPTIONS)
-    def test_that_is_cancelled_leaves_the_store_as_it_was(self, error: type[BaseException], folder: Path) -> None:
-        with opened(folder, in_turn(match("茶"), error)) as (tree, _):
-            before = disk(folder)
-            with pytest.raises(error):
-                tree.BatchCreateInfos(
-                    [{"content": "喝茶", "auto_link": True}, {"content": "喝咖啡", "auto_link": True}]
-                )
-
-            assert disk(folder) == before
-            assert tree.ListInfos() == []
-
     def test_puts_it_on_all_that_were_chosen(self, folder: Path) -> None:
         several = {"action": "ambiguous", "candidate_ids": [0, 1]}
         with opened(folder, in_turn(match("茶"), match("茶", "咖啡"), several)) as (tree, model):
@@ -301,15 +308,6 @@ class TestDisambiguateSameName:
             assert found.steps[0].reason or case.reason in ("agent_missing", "no_target", "unsure")
             assert disk(folder) == before
             assert len(model.sent) == 1  # there is nothing to look at under
-
-    @pytest.mark.parametrize("error", INTERRUPTIONS)
-    def test_that_is_cancelled_writes_nothing(self, error: type[BaseException], folder: Path) -> None:
-        with opened(folder, always(error)) as (tree, _):
-            before = disk(folder)
-            with pytest.raises(error):
-                tree.Search("python", context="it bites")
-
-            assert disk(folder) == before
 
     @pytest.mark.parametrize(("chosen", "path"), [("snake", "animals"), ("python", "programming")])
     def test_gives_the_one_that_was_chosen(self, chosen: str, path: str, folder: Path) -> None:
@@ -375,17 +373,6 @@ class TestReorganize:
             assert plan["steps"] == []
             assert disk(folder) == before
             assert sum((view["intent"], view["query"]) == (intent, WEB) for view in model.views) == 1
-
-    @pytest.mark.parametrize("error", INTERRUPTIONS)
-    @pytest.mark.parametrize("intent", ["dedup_check", "suggest_parent"])
-    def test_that_is_cancelled_writes_nothing(self, intent: str, error: type[BaseException], folder: Path) -> None:
-        with opened(folder, about(WEB, intent, error)) as (tree, _):
-            before, known = disk(folder), keywords(tree)
-            with pytest.raises(error):
-                tree.Reorganize()
-
-            assert disk(folder) == before
-            assert keywords(tree) == known
 
     def test_a_double_is_proposed_and_only_then_merged(self, folder: Path) -> None:
         with opened(folder, about(WEBS, "dedup_check", match(WEB, reason="the same words"))) as (tree, model):
