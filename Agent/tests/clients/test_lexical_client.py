@@ -65,14 +65,16 @@ class TestSearch:
         assert (reply["action"], reply["targets"]) == ("match", [recent])
 
     @pytest.mark.parametrize(
-        ("paths", "asked", "scores"),
+        ("paths", "query", "intent", "scores"),
         [
-            (["Food / Bread", "Music / Jazz"], ("what is the weather in Oslo?",), [0.1, 0.0]),
-            (["Meetings", "Cats"], ("Longjing tea", "suggest_parent"), [0.1, 0.9]),  # the chosen one itself must fit
+            (["Food / Bread", "Music / Jazz"], "what is the weather in Oslo?", "search", [0.1, 0.0]),
+            (["Meetings", "Cats"], "Longjing tea", "suggest_parent", [0.1, 0.9]),  # the chosen one itself must fit
         ],
     )
-    def test_answers_missing_where_nothing_fits(self, paths: list[str], asked: Any, scores: list[float]) -> None:
-        reply = ask(view(paths, *asked, scores=scores))
+    def test_answers_missing_where_nothing_fits(
+        self, paths: list[str], query: str, intent: str, scores: list[float]
+    ) -> None:
+        reply = ask(view(paths, query, intent, scores=scores))
 
         assert (reply["action"], reply["targets"]) == ("missing", [])
 

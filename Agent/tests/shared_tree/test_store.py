@@ -177,16 +177,19 @@ class TestLostAnswers:
         assert names(tree) == names(opened(log)) == ["tea", "coffee"]
         assert tree.Verify() == []
 
-    def test_the_error_names_the_operation_that_may_come_in(self, rows: FaultyRows, log: MemoryLog) -> None:
+    @pytest.mark.parametrize("is_refused_then", [False, True])  # which settles nothing
+    def test_the_error_names_the_operation_that_may_come_in(
+        self, rows: FaultyRows, log: MemoryLog, is_refused_then: bool
+    ) -> None:
         tree = opened(log)
         rows.patience = 0.1
-        rows.faults = [rows.lose_answer] * 50
+        rows.faults = [rows.lose_answer, *[rows.refuse if is_refused_then else rows.lose_answer] * 50]
         with pytest.raises(StoreError) as caught:
             tree.CreateKeyword("tea", "root")
         rows.faults = []
 
+        assert caught.value.outcome_unknown
         tree.Refresh()
-
         assert tree.History(limit=1)[0].operation_id == caught.value.operation_id
 
     def test_that_a_compaction_has_overtaken_are_unknown(self, rows: FaultyRows, log: MemoryLog) -> None:
@@ -239,16 +242,6 @@ class TestRefusals:
         assert names(tree) == []
         tree.CreateKeyword("tea", "root")
         assert names(opened(log)) == ["tea"]
-
-    def test_after_a_lost_answer_a_refusal_settles_nothing(self, rows: FaultyRows, log: MemoryLog) -> None:
-        tree = opened(log)
-        rows.patience = 0.1
-        rows.faults = [rows.lose_answer, *[rows.refuse] * 50]
-
-        with pytest.raises(StoreError) as caught:
-            tree.CreateKeyword("tea", "root")
-
-        assert caught.value.outcome_unknown
 
     def test_what_never_went_out_is_no_unknown_outcome_and_waited_for(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree = opened(log)
