@@ -36,23 +36,25 @@ _INHERITED: list[object] = []  # connections of a parent process: closing one wo
 # Errors that tell nothing of it: busy, locked, read-only, full, not to be opened; errors of the disk, but for the end
 # of a file that came too early.
 _UNAVAILABLE, _DISK_ERROR, _SHORT_READ = {5, 6, 8, 13, 14}, 10, 522
+_MOVED = 1032  # the file is no longer at its path: another process has deleted it, or begun it again
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
     if isinstance(error, sqlite3.ProgrammingError | sqlite3.DataError):  # of the caller's statement
         return False
     code = getattr(error, "sqlite_errorcode", 0)
-    return code == _SHORT_READ or code & 255 not in _UNAVAILABLE | {_DISK_ERROR}
+    return code in (_SHORT_READ, _MOVED) or code & 255 not in _UNAVAILABLE | {_DISK_ERROR}
 
 
 @packing.decoder  # also of a schema that is no text
 def _prepare(db: sqlite3.Connection) -> None:
     # Not WAL: it maps a file into memory, and overwriting that kills the process; removed bytes stay in it.
     # Not temporary files: they could keep texts that are deleted here.
+    # No spilling, which would keep others from reading as long as one takes in much.
     pragmas = (
         "page_size = 8192; journal_mode = truncate; synchronous = normal; secure_delete = on; cell_size_check = on"
     )
-    for pragma in f"{pragmas}; cache_size = -8000; temp_store = memory".split(";"):
+    for pragma in f"{pragmas}; cache_size = -8000; cache_spill = off; temp_store = memory".split(";"):
         db.execute(f"pragma {pragma}")
     is_made = "select 1 from sqlite_master"
     if not db.execute(is_made).fetchone():
@@ -73,7 +75,7 @@ def _close_unless_forked(db: sqlite3.Connection, pid: int) -> None:
 
 
 class LostIndexError(Exception):
-    """The file was damaged or of another version, and has been begun again, empty: everything has to be put again."""
+    """The file was damaged, deleted or of another version, and begun again: its owner compares `position` again."""
 
 
 class IndexFile:
@@ -147,11 +149,11 @@ class IndexFile:
             raise
         return db
 
-    def _begin_again(self) -> None:
-        """Put an empty file in the place of a damaged one."""
+    def _begin_again(self, error: sqlite3.DatabaseError) -> None:
+        """Put an empty file in the place of a damaged one; what another process has put there stays."""
         self._close()
         self._db, self._depth = None, 0
-        for ending in ("", "-journal", "-wal", "-shm"):
+        for ending in ("", "-journal", "-wal", "-shm") if getattr(error, "sqlite_errorcode", 0) != _MOVED else ():
             with contextlib.suppress(FileNotFoundError):
                 if self.path is not None:
                     os.remove(self.path + ending)
@@ -182,7 +184,7 @@ class IndexFile:
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
-                self._begin_again()
+                self._begin_again(error)
                 raise LostIndexError(f"{type(error).__name__}: {error}") from error
 
     def transaction(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:

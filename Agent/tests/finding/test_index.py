@@ -330,7 +330,24 @@ def test_while_another_one_writes_reading_goes_on_and_writing_says_so(
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             other.put([Unit("x", ["X"])])
         other.compact()  # is for another time
+        index.keep("much", bytes(12 << 20))  # more than its cache holds
+        assert other.position == ""
     assert other.search("later")
+
+
+def test_a_file_that_another_one_began_again_is_lost_and_stays(tmp_path: os.PathLike[str]) -> None:
+    path = os.path.join(tmp_path, "words.db")
+    index, other = Index(path), Index(path)
+
+    def put_late() -> None:
+        with index.transaction():
+            os.remove(path)
+            other.put(UNITS)
+            index.put([Unit("later", ["Later"])])
+
+    with pytest.raises(LostIndexError):
+        put_late()
+    assert index.search("peanuts")
 
 
 def test_a_full_disk_changes_nothing(tmp_path: os.PathLike[str]) -> None:
