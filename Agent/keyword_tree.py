@@ -948,7 +948,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     for names, check in (
         ("id info_id keyword_id scope_id src_id dst_id new_parent_id operation_id", _CheckId),
         ("parent_id", lambda what, value: None if value is None else _CheckId(what, value)),
-        ("keyword_ids ids", partial(_CheckList, check=_CheckId)),
+        ("keyword_ids info_ids ids", partial(_CheckList, check=_CheckId)),
         ("name alias created_by changed_by", _CheckName),
         ("aliases", partial(_CheckList, check=_CheckName)),
         ("query context snapshot_ts", _CheckText),
@@ -6437,13 +6437,13 @@ class KeywordTree:
             held = state.infos.get(info_id)
         return None if held is None else self._reader.Infos([held])[0]
 
-    def GetInfos(self, info_ids: Iterable[str]) -> dict[str, tuple[Info, list[list[KeywordNode]]]]:
+    def GetInfos(self, info_ids: Sequence[str]) -> dict[str, tuple[Info, list[list[KeywordNode]]]]:
         """Return infos by id, each with the paths to its keywords.
 
         Infos that are not there are left out; a path begins with the root.  All are of one moment.  Cost: decodes a row
         for each info, link and keyword.
         """
-        ids = [_CheckId("info_id", id) for id in info_ids]
+        (ids,) = _Check(info_ids=info_ids)
         with self._See() as state:
             held = {id: state.infos[id] for id in ids if id in state.infos}
             links = [[_ReadRecord(row, InfoKeywordLink).keyword_id for row in state.by_info.Get(id)] for id in held]
