@@ -206,15 +206,17 @@ class MemoryRetriever:
         among, note = self.index.choose(filters), ""
         if config.strategy is not RetrievalStrategy.GRAPH_ONLY:
             note = self.index.ask(query)
-        # Another's graph may wait for whatever it likes, and the index is held while it is read.
-        walked = None if isinstance(self._graph, TreeGraph) else self._walk(query, config)
+        # Another's extractor or graph may wait for whatever it likes, and the index is held while it is read.
+        keywords = [] if config.strategy is RetrievalStrategy.KNOWLEDGE_ONLY else self._extractor.extract(query)
+        found = None if isinstance(self._graph, TreeGraph) else self._walk(keywords, config.depth)
 
         def read(index: Index) -> list[Retrieved]:
-            search, reach = _Search(self, index, query, note, among, config, walked or self._walk(query, config)), limit
+            walked = found or self._walk(keywords, config.depth)
+            search, reach = _Search(self, index, query, note, among, config, walked), limit
             while True:
-                found, is_all = search.find(limit, reach)
-                if len(found) == limit or is_all:
-                    return found
+                hits, is_all = search.find(limit, reach)
+                if len(hits) == limit or is_all:
+                    return hits
                 reach *= 4  # equal texts take one place: further ones are wanted
 
         return self.index.read(read)
@@ -224,12 +226,12 @@ class MemoryRetriever:
         self.index.catch_up()
         return self.index.facts()
 
-    def _walk(self, query: str, config: RetrieverConfig) -> tuple[dict[str, GraphEntity], dict[str, float]]:
+    def _walk(self, asked: Iterable[str], depth: int) -> tuple[dict[str, GraphEntity], dict[str, float]]:
         """Return the keywords that the question names, and these with their related ones, the nearest first."""
-        if config.strategy is RetrievalStrategy.KNOWLEDGE_ONLY:
-            return {}, {}
         # "Which person": every second entity is one.
-        keywords = [keyword for keyword in self._extractor.extract(query) if keyword not in ENTITY_TYPES]
+        keywords = [keyword for keyword in asked if keyword not in ENTITY_TYPES]
+        if not keywords:
+            return {}, {}
         if isinstance(self._graph, TreeGraph):
             found, is_related = self._graph.find_named(keywords, _ENTITIES)
         else:  # it may have the original document's signatures alone, which know no limit
@@ -238,7 +240,7 @@ class MemoryRetriever:
         near = dict.fromkeys(named, 1.0)
         for id in named if is_related else ():
             with suppress(NotFoundError):  # deleted in between
-                for other in self._graph.get_related(id, config.depth, RelationDirection.BOTH, None):
+                for other in self._graph.get_related(id, depth, RelationDirection.BOTH, None):
                     near[other.entity.id] = max(other.score, near.get(other.entity.id, 0.0))
         return named, dict(sorted(near.items(), key=lambda item: -item[1]))
 

@@ -20,6 +20,7 @@ from Agent.context_engine import AsyncContextEngineService, ContextEngineService
 from Agent.keyword_tree import ClosedError, InvalidInputError, KeywordTree, NotFoundError, StubLLMClient
 from Agent.knowhub.hub import KnowHub
 from Agent.memory.eviction import DAY_S
+from Agent.memory.keywords import SimpleKeywordExtractor
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.schemas import ProceduralSkill
 from Agent.memory.store import AsyncMemoryStore, MemoryStore
@@ -371,6 +372,18 @@ def test_a_graph_with_the_documents_signatures_is_walked(tmp_path: Path) -> None
         graph: Any = Graph(Entity(ada.id, "Ada"), Entity(rome.id, "Rome"))
         config = RetrieverConfig(strategy=RetrievalStrategy.GRAPH_ONLY)
         found = MemoryRetriever(tree, graph, config=config).retrieve("What about Ada?")
+
+        class Asking(SimpleKeywordExtractor):
+            def extract(self, text: str) -> list[str]:
+                if threading.current_thread() is threading.main_thread():  # the index is not held meanwhile
+                    other = threading.Thread(target=asked.retrieve, args=(text,), daemon=True)
+                    other.start()
+                    other.join(60)
+                    assert not other.is_alive()
+                return super().extract(text)
+
+        asked = MemoryRetriever(tree, keyword_extractor=Asking())
+        assert [each.text for each in asked.retrieve("What about Rome?")] == ["It has seven hills."]
 
     assert [(each.text, each.path, each.score) for each in found] == [("It has seven hills.", ["Rome"], 0.5)]
 
