@@ -197,14 +197,16 @@ class Evidence:
         """Return term → gain of a unit by its own names and text, or its context's; a circle ends after the levels."""
         if number is None or number not in self._rows or not levels:
             return {}
-        if number not in self._inherited:
-            row = self._rows[number]
-            gains = {term: DECAY * gain for term, gain in self.inherited(row.above, levels - 1).items()}
-            own = {} if row.document is None else self._query.gains_of(row.document, self._names_only)
-            for term, gain in own.items():
-                gains[term] = max(gain, gains.get(term, 0.0))
+        if number in self._inherited:
+            return self._inherited[number]
+        row = self._rows[number]
+        gains = {term: DECAY * gain for term, gain in self.inherited(row.above, levels - 1).items()}
+        own = {} if row.document is None else self._query.gains_of(row.document, self._names_only)
+        for term, gain in own.items():
+            gains[term] = max(gain, gains.get(term, 0.0))
+        if levels > ANCESTORS:  # else what is above may be missing in it
             self._inherited[number] = gains
-        return self._inherited[number]
+        return gains
 
     def of(
         self,

@@ -17,6 +17,7 @@ import pytest
 
 from Agent.finding import score, texts
 from Agent.finding.index import Index, LostIndexError, Unit
+from Agent.finding.rows import ANCESTORS
 from Agent.tests.support.looking import inflated
 
 UNITS = [
@@ -408,6 +409,16 @@ def test_finds_among_some_of_a_group_and_by_what_is_lent(few: int, monkeypatch: 
     lent = {"3": {"tea": 1.0}}
     assert {hit.id for hit in index.search("tea", lent=lent)} == {"1", "2", "3"}
     assert index.search("tea with milk", lent=lent)[0].id == "3"
+
+
+def test_a_unit_inherits_the_same_whichever_was_asked_before() -> None:
+    index, depth = Index(), 3 * ANCESTORS
+    index.put(Unit(str(at), ["tea" if at % 2 else "leaf"], context=str(at - 1) if at else None) for at in range(depth))
+    with index.reading():
+        query, rows = score.Query(index, texts.question("tea leaf")), index.units(range(1, depth + 1))
+        evidence = score.Evidence(query, rows)
+        for number in sorted(rows, reverse=True):
+            assert evidence.inherited(number) == pytest.approx(score.Evidence(query, rows).inherited(number))
 
 
 def test_counts_all_of_a_group_as_one_text() -> None:
