@@ -145,6 +145,15 @@ QUOTED = [
     '{{"error": {{"message": "Invalid key", "api_key": "{}"}}}}',
     '{{\\"password\\": \\"{}\\"}}',
 ]
+SHORTENED = [
+    "Incorrect API key provided: sk-abcdef******3456",
+    "401 {'detail': 'gsk_abcdef0123456789abcdefghij is unknown'}",
+    "api_key='abcdef123456'",
+    "{'x-api-key': 'abcdef-without-digits'}",
+    "cannot reach https://ann:abcdef@proxy.example:8080",
+    "AKIAabcdef1234567890",
+    "the token abcdef123456 has expired",
+]
 # Where no sign joins them, only what is no plain word can be known as a key.
 BESIDE = [
     "{} is not a valid API key",
@@ -178,6 +187,8 @@ class TestKeys:
         [
             "max_tokens must be below 4096",
             "token limit exceeded: 8192 tokens",
+            "API key invalid",
+            "the token expired",
             "the key 'query' is missing",
             "unexpected token at position 17",
             "no model qwen2.5-coder-1.5b at https://localhost:11434/v1",
@@ -222,16 +233,23 @@ class TestKeys:
         assert judge(Failing("\ud83d"), "who?", [("a", "Anna sings.")]) == ["a"]
         assert hide_keys(ValueError("\ud83d")) == "ValueError: ?"
 
-    @pytest.mark.parametrize("quoted", [*QUOTED, "{}"])
-    def test_are_in_no_log_result_or_file(self, quoted: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    @pytest.mark.parametrize(
+        ("said", "key", "held"),
+        [
+            *((quoted.format(KEYS[1]), KEYS[1], KEYS[1]) for quoted in [*QUOTED, "{}"]),
+            *((said, "abcdef", "") for said in SHORTENED),
+        ],
+    )
+    def test_are_in_no_log_result_or_file(
+        self, said: str, key: str, held: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         caplog.set_level(logging.DEBUG)
-        key = KEYS[1]
-        client = Failing(quoted.format(key), key)
+        client = Failing(said, held)
         found = found_in(tmp_path, client)
         kept = judge(client, "who sings?", [("a", "Anna sings.")])
 
         assert (found.reason, kept) == ("agent_failure", ["a"])
-        assert key not in repr(found.steps) + caplog.text
+        assert key not in repr(vars(found)) + caplog.text
         assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
     def test_are_in_nothing_where_a_client_fails_before_it_is_asked(

@@ -41,35 +41,6 @@ def test_each_kind_is_reported_once_a_minute(
     ]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Incorrect API key provided: sk-abcdef******3456",
-        "401 {'detail': 'gsk_abcdef0123456789abcdefghij is unknown'}",
-        "api_key='abcdef123456'",
-        "{'x-api-key': 'abcdef-without-digits'}",
-        "cannot reach https://ann:abcdef@proxy.example:8080",
-        "AKIAabcdef1234567890",
-        "the token abcdef123456 has expired",
-    ],
-)
-def test_no_key_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture, said: str) -> None:
-    with KeywordTree(str(tmp_path), StubLLMClient([PermissionError(said)])) as tree:
-        tree.CreateKeyword("tea", "root")
-        found = tree.Search("what is it?")
-
-    assert len(caplog.messages) == 1
-    assert "abcdef" not in caplog.text
-    assert "abcdef" not in repr(vars(found))
-
-
-@pytest.mark.parametrize("said", ["API key invalid", "the token expired", "no route to https://models.example/v1"])
-def test_what_is_no_key_is_shown(tmp_path: Path, said: str) -> None:
-    with KeywordTree(str(tmp_path), StubLLMClient([PermissionError(said)])) as tree:
-        tree.CreateKeyword("tea", "root")
-        assert said in tree.Search("what is it?").steps[0].reason
-
-
 class TestAKeywordThatFitsNowhere:
     def test_is_reported_with_the_reason(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO)

@@ -19,7 +19,7 @@ from Agent.knowhub.records import Json
 from Agent.knowhub.services import finding
 from Agent.knowhub.tokens import Token
 from Agent.models.model_clients import Usage
-from Agent.tests.knowhub.support import refused
+from Agent.tests.knowhub.support import HeldModel, refused
 
 KEY = "sk-ant-" + "abcdef0123456789" * 2  # put together here, lest a scanner takes this file for a leak
 RIGHTS = frozenset({"read", "write"})
@@ -412,17 +412,11 @@ class TestRouting:
 
     def test_a_slow_one_is_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("Agent.knowhub.services.finding.ROUTE_S", 0.05)
-        go_on = threading.Event()
-
-        class Slow(StubLLMClient):
-            def Chat(self, messages: Any, json_schema: Any) -> Json:
-                go_on.wait(10)
-                return {"chosen": [0]}
-
-        with KnowHub(tmp_path, Slow([1])) as hub:
+        client = HeldModel({"chosen": [0]})
+        with KnowHub(tmp_path, client) as hub:
             save(hub, task="green tea")
             answer = hub.search(LOCAL, {"q": "tea"})
-            go_on.set()
+            client.may_answer.set()
 
             assert (answer["count"], answer["reason"]) == (1, "model_timeout")
 
@@ -435,23 +429,15 @@ class TestRouting:
             assert hub.search(LOCAL, {"q": "tea"})["reason"] == "model_busy"
 
     def test_a_model_that_takes_one_call_at_a_time_gets_one(self, tmp_path: Path) -> None:
-        begun, go_on = threading.Event(), threading.Event()
-
-        class Slow(StubLLMClient):
-            concurrency = 1
-
-            def Chat(self, messages: Any, json_schema: Any) -> Json:
-                begun.set()
-                go_on.wait(10)
-                return {"chosen": [0]}
-
-        with KnowHub(tmp_path, Slow([1])) as hub:
+        client = HeldModel({"chosen": [0]})
+        client.concurrency = 1
+        with KnowHub(tmp_path, client) as hub:
             save(hub, task="green tea")
             first = threading.Thread(target=hub.search, args=(LOCAL, {"q": "tea"}))
             first.start()
-            assert begun.wait(10)
+            assert client.begun.wait(10)
             assert hub.search(LOCAL, {"q": "green"})["reason"] == "model_busy"
-            go_on.set()
+            client.may_answer.set()
             first.join()
 
     def test_a_tokens_share_of_calls_ends(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

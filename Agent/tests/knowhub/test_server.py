@@ -12,7 +12,6 @@ import resource
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -26,7 +25,7 @@ from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub import gate
 from Agent.knowhub.hub import KnowHub
 from Agent.knowhub.records import PROBLEMS, RIGHTS, Json
-from Agent.tests.knowhub.support import Served, serve
+from Agent.tests.knowhub.support import HeldModel, Served, serve
 from Agent.tests.support.threads import wait_until
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
@@ -330,14 +329,8 @@ class TestBadDays:
             assert client.post("/api/knowledge", json=body("later")).status_code == 201
 
     def test_a_slow_model_holds_nobody_up(self, tmp_path: Path) -> None:
-        go_on = threading.Event()
-
-        class Slow(StubLLMClient):
-            def Chat(self, messages: Any, json_schema: Any) -> Json:
-                go_on.wait(20)
-                return {"chosen": []}
-
-        with KnowHub(tmp_path, Slow([1])) as hub, serve(hub) as running:
+        model = HeldModel({"chosen": []})
+        with KnowHub(tmp_path, model) as hub, serve(hub) as running:
             client = running.client()
             client.post("/api/knowledge", json=body())
             with concurrent.futures.ThreadPoolExecutor(60) as pool:
@@ -346,7 +339,7 @@ class TestBadDays:
                 saved = client.post("/api/knowledge", json=body("meanwhile"))
                 took = time.monotonic() - began
                 answers = [search.result().json() for search in searches]
-            go_on.set()
+            model.may_answer.set()
             assert saved.status_code == 201
             assert took < 2.5
             assert {answer["reason"] for answer in answers} <= {"model_timeout", "model_busy", "model_resting"}
