@@ -8,23 +8,14 @@ from typing import Any
 import pytest
 
 from Agent.adapters import mem0
-from Agent.keyword_tree import _INTENTS, LLMClient, _SchemaOf
+from Agent.keyword_tree import _INTENTS, _SchemaOf
 from Agent.knowhub import routing
 from Agent.memory import extraction
 from Agent.models.judge import judge
 from Agent.models.model_clients import bounded
+from Agent.tests.support.models import Model, always
 
 FACTS = {"Anna": "Anna is allergic to peanuts.", "Tom": "Tom mends bikes.", "Tea": "Green tea from Hangzhou."}
-
-
-class Judge(LLMClient):
-    def __init__(self, reply: Any) -> None:
-        self.reply = reply
-
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> Any:
-        if isinstance(self.reply, Exception):
-            raise self.reply
-        return self.reply() if callable(self.reply) else self.reply
 
 
 class TestJudge:
@@ -41,14 +32,14 @@ class TestJudge:
     def test_what_does_not_answer_is_left_out_and_a_failure_leaves_all(
         self, reply: Any, kept: list[str], caplog: pytest.LogCaptureFixture
     ) -> None:
-        assert judge(Judge(reply), "who?", list(FACTS.items())) == kept
+        assert judge(Model(always(reply)), "who?", list(FACTS.items())) == kept
         assert "abcdef" not in caplog.text
 
     def test_one_that_hangs_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("Agent.models.judge.JUDGE_S", 0.05)
         over = threading.Event()
 
-        assert judge(Judge(over.wait), "who?", list(FACTS.items())) == [*FACTS]
+        assert judge(Model(lambda _: over.wait()), "who?", list(FACTS.items())) == [*FACTS]
         over.set()
 
 

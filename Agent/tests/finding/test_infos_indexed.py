@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus, StubLLMClient
 from Agent.models.lexical_client import LexicalLLMClient
 from Agent.tests.support import inside
+from Agent.tests.support.models import Model, always
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
@@ -29,22 +29,6 @@ def tree(tmp_path: Path) -> Iterator[KeywordTree]:
 def first(tree: KeywordTree, query: str) -> str:
     ranked = tree.RankCandidates(query, 1)
     return ranked[0][0].id if ranked else ""
-
-
-class Asks(LLMClient):
-    """Wants more of each candidate, keeps what it is shown, and answers missing."""
-
-    short_list = 0
-
-    def __init__(self, *fields: str) -> None:
-        self.candidate_fields = fields
-        self.questions: list[dict[str, Any]] = []
-        self.systems: list[str] = []
-
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        self.systems.append(messages[0]["content"])
-        self.questions.append(json.loads(messages[-1]["content"]))
-        return {"action": "missing"}
 
 
 class TestInfos:
@@ -416,7 +400,8 @@ class TestResults:
 
 class TestCandidateFields:
     def test_those_that_are_asked_for_are_reported(self, tmp_path: Path) -> None:
-        client = Asks("excerpt", "score", "description")
+        client = Model(always({"action": "missing"}))
+        client.candidate_fields = ("excerpt", "score", "description")
         with KeywordTree(str(tmp_path), client) as tree:
             anna = tree.CreateKeyword("Anna", "root")
             tree.CreateKeyword("Tom", "root", description="a cook")
@@ -424,7 +409,7 @@ class TestCandidateFields:
             tree.Search("who sings in the choir?")
             score = tree.RankCandidates("who sings in the choir?")[0][1]
 
-        reported = {candidate["name"]: candidate for candidate in client.questions[0]["candidates"]}
+        reported = {candidate["name"]: candidate for candidate in client.views[0]["candidates"]}
         assert reported["Anna"] == {
             "idx": 0,
             "name": "Anna",
@@ -436,7 +421,7 @@ class TestCandidateFields:
 
     @pytest.mark.parametrize("fields", [("id",), "score", 3, ("score", "infos")])
     def test_unknown_ones_are_refused(self, tmp_path: Path, fields: Any) -> None:
-        client = Asks()
+        client = Model(always({"action": "missing"}))
         client.candidate_fields = fields
 
         with pytest.raises(InvalidInputError, match="candidate_fields must be some of"):

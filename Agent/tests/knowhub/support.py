@@ -11,15 +11,13 @@ import httpx
 import pytest
 import uvicorn
 
-from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub.application import Application, create_app
 from Agent.knowhub.gate import Settings
 from Agent.knowhub.hub import KnowHub
-from Agent.knowhub.records import RIGHTS, Json, KnowHubError
+from Agent.knowhub.records import RIGHTS, KnowHubError
 from Agent.knowhub.serving import Connection
-from Agent.tests.support.threads import PATIENCE_S
 
-__all__ = ["HeldModel", "Served", "done", "refused", "running", "serve"]
+__all__ = ["Served", "done", "refused", "running", "serve"]
 
 RATE = 1e6  # requests a second: tests are many
 
@@ -55,21 +53,6 @@ class Served:
         """Close the clients."""
         for client in self._clients:
             client.close()
-
-
-class HeldModel(StubLLMClient):
-    """A model that answers when a test lets it."""
-
-    def __init__(self, reply: Json) -> None:
-        super().__init__([reply])
-        self.reply = reply
-        self.begun, self.may_answer = threading.Event(), threading.Event()
-
-    def Chat(self, messages: Any, json_schema: Any) -> Json:
-        """Return the reply."""
-        self.begun.set()
-        assert self.may_answer.wait(PATIENCE_S)
-        return self.reply
 
 
 def refused(code: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> KnowHubError:

@@ -19,7 +19,9 @@ from Agent.knowhub.records import Json
 from Agent.knowhub.services import finding
 from Agent.knowhub.tokens import Token
 from Agent.models.model_clients import Usage
-from Agent.tests.knowhub.support import HeldModel, refused
+from Agent.tests.knowhub.support import refused
+from Agent.tests.support.models import HeldModel
+from Agent.tests.support.threads import wait_until
 
 KEY = "sk-ant-" + "abcdef0123456789" * 2  # put together here, lest a scanner takes this file for a leak
 RIGHTS = frozenset({"read", "write"})
@@ -435,7 +437,7 @@ class TestRouting:
             save(hub, task="green tea")
             first = threading.Thread(target=hub.search, args=(LOCAL, {"q": "tea"}))
             first.start()
-            assert client.begun.wait(10)
+            wait_until(lambda: client.asked > 0)
             assert hub.search(LOCAL, {"q": "green"})["reason"] == "model_busy"
             client.may_answer.set()
             first.join()

@@ -25,7 +25,8 @@ from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub import gate
 from Agent.knowhub.hub import KnowHub
 from Agent.knowhub.records import PROBLEMS, RIGHTS, Json
-from Agent.tests.knowhub.support import HeldModel, Served, serve
+from Agent.tests.knowhub.support import Served, serve
+from Agent.tests.support.models import HeldModel
 from Agent.tests.support.threads import wait_until
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))

@@ -14,7 +14,6 @@ import pytest
 from Agent.keyword_tree import (
     ConflictError,
     KeywordTree,
-    LLMClient,
     NotFoundError,
     StubLLMClient,
 )
@@ -25,7 +24,9 @@ from Agent.memory.reading import EXTRACTION
 from Agent.memory.store import MemoryStore
 from Agent.memory.tree_graph import TreeGraph
 from Agent.models.model_clients import ServiceError
+from Agent.tests.support.models import HeldModel
 from Agent.tests.support.plain_model import PlainModel
+from Agent.tests.support.threads import wait_until
 
 BOTH = RelationDirection.BOTH
 
@@ -323,6 +324,9 @@ def reply(entities: list[str], *relations: tuple[str, str, str]) -> dict[str, An
     }
 
 
+NAMED = reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))
+
+
 DEEP: list[Any] = []
 for _ in range(5_000):
     DEEP = [DEEP]
@@ -393,13 +397,11 @@ class TestModelThatMisbehaves:
             assert names(store) == set()
 
     def test_the_memory_is_on_disk_before_it_is_asked(self, tmp_path: Path) -> None:
-        client = Slow()
+        client = HeldModel(NAMED)
         with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
             thread = threading.Thread(target=store.remember, args=(TEXT,))
             thread.start()
-            while not client.asked:
-                assert thread.is_alive()
-                time.sleep(0.001)
+            wait_until(lambda: client.asked > 0)
             with KeywordTree(store.tree.data_dir) as elsewhere:
                 assert [info.content for info in elsewhere.ListInfos()] == [TEXT]
             client.may_answer.set()
@@ -407,7 +409,7 @@ class TestModelThatMisbehaves:
             assert related(store, "Ada") == ["Bo"]
 
     def test_that_is_late_is_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        client = Slow()
+        client = HeldModel(NAMED)
         with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
             monkeypatch.setattr(extraction, "MODEL_SECONDS", 0.05)
             start = time.monotonic()
@@ -427,19 +429,6 @@ class TestModelThatMisbehaves:
             assert len(client.calls) == 2  # one for a memory
             question = json.loads(client.calls[1][0][-1]["content"])
             assert [each["abstract"] for each in question["existing"]] == ["Ada keeps bees with Bo."]
-
-
-class Slow(LLMClient):
-    """A model that names Ada and Bo, when it is let."""
-
-    def __init__(self) -> None:
-        self.may_answer = threading.Event()
-        self.asked = 0
-
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        self.asked += 1
-        assert self.may_answer.wait(30)
-        return reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))
 
 
 class TestWhatADeadProcessLeft:
@@ -464,21 +453,19 @@ class TestWhatADeadProcessLeft:
             check_same_from_nothing(store)
 
     def test_is_left_where_it_is_corrected_or_forgotten_meanwhile(self, tmp_path: Path) -> None:
-        client = Slow()
+        client = HeldModel(NAMED)
         with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
             ids = list[str]()
             texts = (TEXT, "Ada knows Bo, asleep.")
             threads = [threading.Thread(target=lambda text=text: ids.append(store.remember(text))) for text in texts]
             for thread in threads:
                 thread.start()
-            while client.asked < 2:
-                time.sleep(0.001)
+            wait_until(lambda: client.asked == 2)
             one, other = (info.id for info in store.tree.ListInfos())
             store.forget(one)
             thread = threading.Thread(target=store.correct, args=(other, "Ada knows Bo, awake."))
             thread.start()
-            while client.asked < 3:
-                time.sleep(0.001)
+            wait_until(lambda: client.asked == 3)
             client.may_answer.set()
             for each in (*threads, thread):
                 each.join(30)

@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from Agent.keyword_tree import LLMClient
+from Agent.keyword_tree import LLMClient, StubLLMClient
 from Agent.tests.support.threads import PATIENCE_S
 
 View = dict[str, Any]
@@ -43,6 +43,22 @@ class Model(LLMClient):
         if isinstance(reply, BaseException) or (isinstance(reply, type) and issubclass(reply, BaseException)):
             raise reply
         return reply
+
+
+class HeldModel(StubLLMClient):
+    """Gives one reply, when it may."""
+
+    def __init__(self, reply: Any) -> None:
+        super().__init__([reply])
+        self.reply = reply
+        self.asked = 0
+        self.may_answer = threading.Event()
+
+    @override
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> Any:
+        self.asked += 1
+        assert self.may_answer.wait(PATIENCE_S)
+        return self.reply
 
 
 def always(reply: Any) -> Step:
