@@ -6,7 +6,7 @@ import inspect
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,6 @@ from Agent.memory.schemas import ProceduralSkill
 from Agent.memory.store import AsyncMemoryStore, MemoryStore
 from Agent.models.lexical_client import LexicalLLMClient
 from Agent.tests.support.clocks import Clock
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(1000 * DAY_S)
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Iterator[MemoryStore]:
-    with MemoryStore(tmp_path, user="ada", clock=clock) as store:
-        yield store
 
 
 class TestOneFactOnce:

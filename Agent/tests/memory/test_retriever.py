@@ -32,11 +32,6 @@ HYBRID, KNOWLEDGE_ONLY, GRAPH_ONLY = RetrievalStrategy
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock(1000 * DAY_S)
-
-
-@pytest.fixture
 def tree(tmp_path: Path, clock: Clock) -> Iterator[KeywordTree]:
     with KeywordTree(str(tmp_path), clock=clock) as tree:
         yield tree

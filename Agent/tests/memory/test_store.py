@@ -1,7 +1,7 @@
 """Tests of `store`: each door of `MemoryStore`, one operation each, and namespaces that do not leak."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -32,17 +32,6 @@ from Agent.tests.support.threads import in_threads
 def without_graph(info: Info) -> dict[str, object]:
     """Return what a memory keeps of its own, but for what was read of it for the graph."""
     return {name: value for name, value in info.metadata["memory"].items() if name != "graph"}
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(1000 * DAY_S)
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Iterator[MemoryStore]:
-    with MemoryStore(tmp_path, user="ada", clock=clock) as store:
-        yield store
 
 
 def recalled(store: MemoryStore, query: str) -> list[str]:
