@@ -280,9 +280,11 @@ class KnowledgeStore:
         """Return the pages with some of the keywords in title, summary or infos, the best fitting first."""
         wanted = check_strings("keywords", keywords)
         check_count("limit", limit)
+        query = " ".join(wanted)
         found = dict.fromkeys(entity.id for entity in self._graph.find_by_keywords(wanted, limit))
         self._index.catch_up()
-        for one in self._index.search(" ".join(wanted), limit):
+        self._index.ask(query)
+        for one in self._index.search(query, limit):
             found |= dict.fromkeys(link.keyword_id for link in self.tree.GetLinks(one.id))
         nodes = (_keyword(self.tree, id) for id in found)
         return [self._page(node) for node in nodes if node is not None][:limit]

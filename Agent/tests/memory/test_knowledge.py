@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from Agent.finding.embedder import HashingEmbedder, Meaning
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.store import MemoryStore
 from Agent.memory.tree_graph import KnowledgePage, KnowledgeStore
@@ -60,9 +61,10 @@ class TestKnowledgeStore:
         assert [page.id for page in store.find_by_keywords(["oolong"], 1)] == [title]
 
     def test_memories_stand_in_the_pages_of_what_they_name(self, tmp_path: Path) -> None:
-        with MemoryStore(tmp_path) as memories:
+        with MemoryStore(tmp_path, meaning=Meaning(HashingEmbedder([("ada", "plinkar")]), 60.0)) as memories:
             memories.remember("Ada lives in Rome.", keywords=["Rome"])
             page = memories.knowledge.what_is("Rome")
+            assert memories.knowledge.find_by_keywords(["plinkar"]) == [page]  # by meaning
 
             assert page is not None
             assert page.infos == ("Ada lives in Rome.",)
