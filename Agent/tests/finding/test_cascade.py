@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from Agent.keyword_tree import AgentDecision, InvalidInputError, KeywordTree, LLMClient, SearchStatus
+from Agent.tests.support.models import Model, always
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
 
-class Asked(LLMClient):
-    """Answers in turn, and keeps what it was shown; the last answer stands for all that follow."""
-
-    def __init__(self, *replies: Any) -> None:
-        self.replies = list(replies)
-        self.views: list[dict[str, Any]] = []
-        self.schemas: list[dict[str, Any]] = []
-
-    @override
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> Any:
-        self.views.append(json.loads(messages[-1]["content"]))
-        self.schemas.append(json_schema)
-        return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+def asked(*replies: Any) -> Model:
+    """Return a model that answers in turn; the last answer stands for all that follow."""
+    left = list(replies)
+    client = Model(lambda _: left.pop(0) if len(left) > 1 else left[0])
+    client.short_list = LLMClient.short_list
+    return client
 
 
 def fill(tree: KeywordTree) -> None:
@@ -45,7 +37,7 @@ MISSING = {"action": "missing", "targets": [], "suggest_name": "x"}
 
 class TestCascade:
     def test_what_is_sure_is_answered_without_a_call(self, tmp_path: Path) -> None:
-        client = Asked(MISSING)
+        client = asked(MISSING)
         with KeywordTree(str(tmp_path), client) as tree:
             fill(tree)
             found = tree.Search("who is allergic to peanuts?")
@@ -58,7 +50,7 @@ class TestCascade:
 
     @pytest.mark.parametrize("options", [{"always_ask": True}, {"bar": 1.0}])
     def test_is_asked_all_the_same_where_that_is_wanted(self, options: dict[str, Any], tmp_path: Path) -> None:
-        client = Asked(MISSING)
+        client = asked(MISSING)
         with KeywordTree(str(tmp_path), client, **options) as tree:
             fill(tree)
             found = tree.Search("who is allergic to peanuts?")
@@ -67,7 +59,7 @@ class TestCascade:
         assert found.nearest[0][0].name == "Anna"
 
     def test_the_best_few_come_first_with_a_fact_each(self, tmp_path: Path) -> None:
-        client = Asked({"action": "match", "targets": [0]})
+        client = asked({"action": "match", "targets": [0]})
         with KeywordTree(str(tmp_path), client, always_ask=True) as tree:
             fill(tree)
             found = tree.Search("who is allergic to peanuts?")
@@ -84,7 +76,7 @@ class TestCascade:
         }
 
     def test_the_tree_follows_where_it_looks_further(self, tmp_path: Path) -> None:
-        client = Asked(FURTHER, {"action": "match", "targets": ["3"]})
+        client = asked(FURTHER, {"action": "match", "targets": ["3"]})
         with KeywordTree(str(tmp_path), client, always_ask=True) as tree:
             fill(tree)
             found = tree.Search("who is allergic to peanuts?")
@@ -95,14 +87,14 @@ class TestCascade:
         assert found.names_shown == sum(len(view["candidates"]) for view in client.views)
 
     def test_one_who_always_looks_further_comes_to_an_end(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path), Asked(FURTHER), always_ask=True) as tree:
+        with KeywordTree(str(tmp_path), asked(FURTHER), always_ask=True) as tree:
             fill(tree)
             found = tree.Search("who is allergic to peanuts?")
 
         assert (found.status, found.reason, found.rounds) == (SearchStatus.NOT_FOUND, "no_target", 2)
 
     def test_a_jump_from_the_few_opens_what_lies_under(self, tmp_path: Path) -> None:
-        client = Asked({"action": "jump", "targets": [0]}, MISSING)
+        client = asked({"action": "jump", "targets": [0]}, MISSING)
         with KeywordTree(str(tmp_path), client, always_ask=True) as tree:
             fill(tree)
             tree.Search("people")  # by name: no call
@@ -111,7 +103,7 @@ class TestCascade:
         assert client.views[1]["path"] == ["People"]
 
     def test_a_placement_and_a_linking_begin_with_the_few_too(self, tmp_path: Path) -> None:
-        client = Asked({"action": "match", "targets": [0]})
+        client = asked({"action": "match", "targets": [0]})
         with KeywordTree(str(tmp_path), client) as tree:
             fill(tree)
             placed = tree.CreateKeyword("drawer for peanuts", description="what Anna is allergic to")
@@ -128,19 +120,19 @@ class TestConfidence:
     @pytest.mark.parametrize("told", [0.8, "0.8", AgentDecision("match", 0, confidence=0.8)])
     def test_of_a_model_goes_before_that_of_words(self, told: Any, tmp_path: Path) -> None:
         reply = told if isinstance(told, AgentDecision) else {"action": "match", "targets": [0], "confidence": told}
-        with KeywordTree(str(tmp_path), Asked(reply), always_ask=True) as tree:
+        with KeywordTree(str(tmp_path), asked(reply), always_ask=True) as tree:
             fill(tree)
             assert tree.Search("who is allergic to peanuts?").confidence == 0.8
 
     def test_below_the_bar_is_near_and_no_match(self, tmp_path: Path) -> None:
-        client = Asked({"action": "match", "targets": ["Tom"], "confidence": 0.6})
+        client = asked({"action": "match", "targets": ["Tom"], "confidence": 0.6})
         client.short_list = 0
         with KeywordTree(str(tmp_path), client, always_ask=True, bar=0.7) as tree:
             for number in range(6):
                 tree.CreateKeyword(f"peanuts {number}", "root")
             fill(tree)
             found, made = tree.Search("who is allergic to peanuts?"), tree.CreateKeyword("sesame")
-            client.replies = [{"action": "match", "targets": [0, 1], "confidence": 0.6}]
+            client.say = always({"action": "match", "targets": [0, 1], "confidence": 0.6})
             info = tree.CreateInfo("Anna and peanuts", auto_link=True)
 
             assert (found.status, found.reason, found.node) == (SearchStatus.NOT_FOUND, "unsure", None)
@@ -155,7 +147,7 @@ class TestConfidence:
 
 class TestLean:
     def test_a_candidate_is_one_line_with_what_is_asked_for(self, tmp_path: Path) -> None:
-        client = Asked(MISSING)
+        client = asked(MISSING)
         client.lean, client.short_list, client.candidate_fields = True, 0, ("aliases", "texts")
         with KeywordTree(str(tmp_path), client) as tree:
             fill(tree)
@@ -171,7 +163,7 @@ class TestLean:
         assert any(line.endswith(" tea 0 People: wire money: green tea") for line in lines)
 
     def test_a_reply_makes_five_links_at_most(self, tmp_path: Path) -> None:
-        client = Asked({"action": "match", "node_id": 0, "node_ids": list(range(8))})
+        client = asked({"action": "match", "node_id": 0, "node_ids": list(range(8))})
         with KeywordTree(str(tmp_path), client) as tree:
             fill(tree)
             info = tree.CreateInfo("All drawers were emptied.", auto_link=True)
