@@ -19,7 +19,7 @@ language, goes by the text.
 >>> sorted(asked_relations("Where does Ada live?")), sorted(asked_relations("小林在哪里工作？"))
 (['lives_in'], ['works_at'])
 >>> sorted(subjects_of("In June Ada moved to Rome.", "lives_in")), subjects_of("I used to live in Oslo.", "lives_in")
-(['ada', 'jun'], frozenset())
+(['ada', 'june'], frozenset())
 """
 
 import re
@@ -235,7 +235,7 @@ def words_of(relation_types: Iterable[str]) -> str:
 def relation_of(term: str, relation_types: Iterable[str]) -> str:
     """Return which of some states a term is a word of; the term itself where it is none's.
 
-    >>> relation_of("mov", ["lives_in"]), relation_of("我住", ["lives_in"]), relation_of("tea", ["lives_in"])
+    >>> relation_of("move", ["lives_in"]), relation_of("我住", ["lives_in"]), relation_of("tea", ["lives_in"])
     ('lives_in', 'lives_in', 'tea')
     """
     for kind in relation_types:
