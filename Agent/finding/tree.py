@@ -9,11 +9,12 @@
 ['car']
 
 The index of a large tree is a file in `indexes/` beside the tree's own. That of a small tree, of one without a folder,
-and of one as it was (`KeywordTree.At`) is in memory. A write does not call it: the index keeps the position of the
-log up to which it follows, and the next question reads again, in pieces, what the log says has changed since, unless
-another process has taken that in already. The file is never the truth: a lost or damaged one is made again, and where
-it cannot be written (a full disk, a folder that is read-only) the index is made in memory, and `Fits.note` says so.
-Where meaning is compared, it is always a file, since vectors cost more than words.
+and of one as it was (`KeywordTree.At`) is in memory. A write does not call it: the index keeps the position of the log
+up to which it follows, and the next question takes in, all or nothing, what the log says has changed since, unless
+another process has done so already: while one does, others rank by what was there before. The file is never the truth:
+a lost or damaged one is made again, and where it cannot be written (a full disk, a folder that is read-only) the index
+is made in memory, and `Fits.note` says so. Where meaning is compared, it is always a file, since vectors cost more than
+words.
 """
 
 import contextlib
