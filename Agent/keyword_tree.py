@@ -5052,6 +5052,7 @@ class _Engine:
         make: _Make | None = None,
     ) -> _Value:
         """Commit a plan, or make it a part of the block that is open here; return what it returned.
+
         A single writer takes the straight way, by `make`, where there is one.
         """
         result: _Value | None = None if make is None else self.WriteAlone(make)
@@ -6625,9 +6626,7 @@ class KeywordTree:
         writer, draft = self._writer, (id, content, source, metadata, created_by)
         chosen, io = writer.ChooseLinks(content) if auto_link else ([], None)
         make = None if chosen else partial(writer.MakeInfo, ids, io, draft)
-        return self._engine.Write(
-            "create_info", partial(_PlanInfo, draft, ids, chosen), created_by, [io], make
-        )
+        return self._engine.Write("create_info", partial(_PlanInfo, draft, ids, chosen), created_by, [io], make)
 
     def BatchCreateInfos(self, specs: Sequence[InfoSpec | Mapping[str, object]]) -> list[Info]:
         """Store many infos, all or none; return them in the order of the specs.
