@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from Agent.adapters import items, mem0
+from Agent.adapters.filters import equals
 from Agent.adapters.item_ranking import ItemRanking
 from Agent.adapters.items import ItemList
 from Agent.adapters.langgraph import KeywordTreeStore
 from Agent.adapters.mcp.graph import MemoryGraph
 from Agent.adapters.mcp.graph_index import GraphIndex
 from Agent.adapters.mem0 import Memory
+from Agent.base.checks import depth_of
 from Agent.keyword_tree import Info, KeywordTree
 from Agent.tests.shared.memory_log import MemoryLog
 
@@ -232,3 +234,29 @@ class TestKeptView:
 
         found(door, folder)
         assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (1, 1.0, True),
+        (0, False, False),
+        ("1", 1, False),
+        (None, None, True),
+        (None, 0, False),
+        ([1, 2], (1, 2), True),
+        ([1], [True], False),
+        ([1, 2], [1], False),
+        ({"a": [1]}, {"a": [1]}, True),
+        ({"a": 1}, {"a": 1, "b": None}, False),
+        ({"a": 1}, [1], False),
+        (float("nan"), float("nan"), False),
+    ],
+)
+def test_equals(one: Any, other: Any, same: bool) -> None:
+    assert equals(one, other) is equals(other, one) is same
+
+
+@pytest.mark.parametrize(("value", "depth"), [(7, 0), ({}, 1), ([], 1), ({"a": 1}, 1), ({"a": [{}, 2]}, 3)])
+def test_depth(value: Any, depth: int) -> None:
+    assert depth_of(value) == depth

@@ -32,13 +32,6 @@ class TestShownDescriptions:
         assert {view["intent"] for view in model.views} == set(INTENTS)
         return model
 
-    def test_are_off_by_default(self, folder: Path) -> None:
-        model = self.described(folder)
-
-        assert all(
-            candidate.keys() == {"idx", "name", "path"} for view in model.views for candidate in view["candidates"]
-        )
-
     def test_stand_with_each_candidate_and_where_there_is_none_nothing_is_said(self, folder: Path) -> None:
         model = self.described(folder, show_descriptions=True)
 
@@ -49,11 +42,12 @@ class TestShownDescriptions:
         search = model.views[0]
         assert {c["description"] for c in search["candidates"] if c["name"] == "Python"} == SHOWN["Python"]
 
-    def test_leave_the_system_text_as_it_is(self, tmp_path: Path) -> None:
+    def test_are_off_by_default_and_leave_all_else_as_it_is(self, tmp_path: Path) -> None:
         without, shown = self.described(tmp_path / "a"), self.described(tmp_path / "b", show_descriptions=True)
 
         assert [messages[0] for messages in without.sent] == [messages[0] for messages in shown.sent]
         for view, other in zip(without.views, shown.views, strict=True):  # and all the rest of the question
+            assert all(candidate.keys() == {"idx", "name", "path"} for candidate in view["candidates"])
             for candidate in other["candidates"]:
                 candidate.pop("description", None)
             assert view == other
@@ -85,20 +79,15 @@ class TestShownDescriptions:
         assert groups
         assert all(group.keys() == {"idx", "name", "path"} for group in groups)
 
-    def test_are_on_record(self, tmp_path: Path) -> None:
-        for is_shown in (False, True):
-            with opened(tmp_path / str(is_shown), match("茶"), show_descriptions=is_shown) as (tree, _):
-                tree.CreateKeyword("龙井")
-                assert last_io(tree).get("candidate_fields", []) == ["description"] * is_shown
-
     @pytest.mark.parametrize("value", [None, 1, "yes", []])
     def test_must_be_switched_by_a_bool(self, value: Any, folder: Path) -> None:
         with pytest.raises(InvalidInputError, match="show_descriptions"):
             KeywordTree(str(folder), show_descriptions=value)
 
-    def test_come_into_the_seeds_list_of_candidates_only_where_they_are_shown(self, folder: Path) -> None:
-        with opened(folder, always(None)) as (tree, _):
-            assert {*map(frozenset, tree._CollectCandidates(["code"]))} == {frozenset({"id", "name", "path"})}
-        with opened(folder, always(None), show_descriptions=True) as (tree, _):
+    @pytest.mark.parametrize("is_shown", [False, True])
+    def test_are_on_record_and_in_the_seeds_list_of_candidates(self, folder: Path, is_shown: bool) -> None:
+        with opened(folder, match("茶"), show_descriptions=is_shown) as (tree, _):
+            tree.CreateKeyword("龙井")
+            assert last_io(tree).get("candidate_fields", []) == ["description"] * is_shown
             [python] = [c for c in tree._CollectCandidates(["code"]) if c["id"] == "python"]
-            assert python["description"] == "a language"
+            assert python.get("description") == ("a language" if is_shown else None)

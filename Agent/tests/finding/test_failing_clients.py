@@ -21,12 +21,8 @@ def test_each_kind_is_reported_once_a_minute(
 ) -> None:
     now = [1000.0]
     inside.replace_clock(monkeypatch, SimpleNamespace(**{**vars(time), "monotonic": lambda: now[0]}))
-    failures = [
-        ConnectionError("no route"),
-        ConnectionError("no route"),
-        TimeoutError("slow"),
-        ConnectionError("again"),
-    ]
+    no_route = ConnectionError("no route")
+    failures = [no_route, no_route, TimeoutError("slow"), ConnectionError("again")]
     with KeywordTree(str(tmp_path), StubLLMClient(failures)) as tree:
         tree.CreateKeyword("tea", "root")
         reasons = [tree.Search(f"what is {number}?").reason for number in range(3)]
@@ -41,26 +37,16 @@ def test_each_kind_is_reported_once_a_minute(
     ]
 
 
-class TestAKeywordThatFitsNowhere:
-    def test_is_reported_with_the_reason(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.INFO)
-        with KeywordTree(str(tmp_path), LexicalLLMClient()) as tree:
-            tree.CreateKeyword("king lear", "root")
-            left = tree.CreateKeyword("Longjing tea")
+def test_a_keyword_that_fits_nowhere_is_reported_with_the_reason_where_a_model_was_asked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with KeywordTree(str(tmp_path / "asked"), LexicalLLMClient()) as tree:
+        tea = tree.CreateKeyword("tea", "root")
+        assert tree.CreateKeyword("Longjing tea").parent_id == tea.id
+        assert tree.CreateKeyword("king lear").parent_id == "root"
+    with KeywordTree(str(tmp_path / "unasked")) as tree:
+        tree.CreateKeyword("tea")
 
-        assert left.parent_id == "root"
-        assert caplog.messages == ["no keyword fits 'Longjing tea', it goes under 'root': agent_missing"]
-        assert {record.levelname for record in caplog.records} == {"INFO"}
-
-    def test_is_not_reported_where_it_was_placed_or_no_model_was_asked(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        caplog.set_level(logging.INFO)
-        with KeywordTree(str(tmp_path / "asked"), LexicalLLMClient()) as tree:
-            tea = tree.CreateKeyword("tea", "root")
-            placed = tree.CreateKeyword("Longjing tea")
-        with KeywordTree(str(tmp_path / "unasked")) as tree:
-            tree.CreateKeyword("tea")
-
-        assert placed.parent_id == tea.id
-        assert caplog.messages == []
+    assert caplog.messages == ["no keyword fits 'king lear', it goes under 'root': agent_missing"]
+    assert {record.levelname for record in caplog.records} == {"INFO"}

@@ -52,18 +52,20 @@ class TestInfos:
         assert 0.4 <= found.confidence < 1.0
 
     @pytest.mark.parametrize(
-        ("once", "often", "query"),
+        ("less", "more", "query"),
         [
             (["A cello, a viola, a harp."], ["A cello, a viola, a harp, a cello, a cello."], "cello"),
             (["红茶、咖啡、可可。"], ["红茶、咖啡、可可、红茶、红茶。"], "红茶"),
             (["learn python", "see sights"], ["learn python", "teach python"], "python"),
             (["学编程", "看风景"], ["学编程", "教编程"], "编程"),
+            (["Harp."], ["In the old town hall on Mondays Tom teaches viola, harp, and singing."], "harp viola lesson"),
+            (["竖琴。"], ["每逢周一晚上小雨在旧市政厅教竖琴、教中提琴，也教唱歌和看五线谱。"], "竖琴、中提琴课"),
         ],
     )
-    def test_a_word_said_often_or_in_several_infos_counts_more_than_one_said_once(
-        self, tree: KeywordTree, once: list[str], often: list[str], query: str
+    def test_who_says_more_of_a_query_or_says_it_oftener_comes_first(
+        self, tree: KeywordTree, less: list[str], more: list[str], query: str
     ) -> None:
-        for keyword_id, contents in (("Anna", once), ("Tom", often)):
+        for keyword_id, contents in (("Anna", less), ("Tom", more)):
             tree.BatchCreateInfos([{"content": each, "keyword_ids": [keyword_id]} for each in contents])
 
         assert [node.id for node, _ in tree.RankCandidates(query)] == ["Tom", "Anna"]
@@ -92,28 +94,6 @@ class TestInfos:
         below = tree.CreateKeyword("Papers", "Anna")
         tree.CreateInfo(query, keyword_ids=[below.id])
         assert first(tree, query) == below.id
-
-    @pytest.mark.parametrize(
-        ("short", "long", "query"),
-        [
-            (
-                "Harp.",
-                "In the old town hall on every Monday evening Tom gives a lesson in viola, harp, and also in singing.",
-                "harp viola lesson",
-            ),
-            (
-                "竖琴。",
-                "每逢周一晚上小雨在旧市政厅给孩子们上课，教竖琴、教中提琴，也教他们唱歌和看五线谱。",
-                "竖琴、中提琴课",
-            ),
-        ],
-    )
-    def test_who_says_more_of_the_query_stands_before_a_short_text_that_says_less(
-        self, tree: KeywordTree, short: str, long: str, query: str
-    ) -> None:
-        tree.BatchCreateInfos([{"content": text, "keyword_ids": [id]} for id, text in (("Anna", short), ("Tom", long))])
-
-        assert [node.id for node, _ in tree.RankCandidates(query)] == ["Tom", "Anna"]
 
     @pytest.mark.parametrize(
         ("content", "queries"),
@@ -171,12 +151,8 @@ class TestInfos:
         ],
     )
     def test_a_thing_of_one_character_is_found(self, tree: KeywordTree, query: str, id: str, excerpt: str) -> None:
-        for keyword_id, content in {
-            "Anna": "我喜欢喝茶。",
-            "Tom": "家里有一只猫叫团团。",
-            "Momo": "车是红色的。",
-        }.items():
-            tree.CreateInfo(content, keyword_ids=[keyword_id])
+        for name, content in (("Anna", "我喜欢喝茶。"), ("Tom", "家里有一只猫叫团团。"), ("Momo", "车是红色的。")):
+            tree.CreateInfo(content, keyword_ids=[name])
         fits = inside.fit(tree, query)
 
         assert (fits.ids[:1], [fits.evidence[each].excerpt for each in fits.ids[:1]]) == (
@@ -203,18 +179,6 @@ class TestInfos:
             (".NET or not", ".NET"),
             ("is F# fun", "F#"),
             ("Node.js", "Node.js"),
-        ],
-    )
-    def test_the_symbols_of_a_name_tell_it_from_others(self, tree: KeywordTree, query: str, id: str) -> None:
-        names = ("C", "C#", "C++", ".NET", "F#", "F", "Node.js", "Node")
-        tree.BatchCreateKeywords([{"id": name, "name": name, "parent_id": "root"} for name in names])
-        tree.CreateInfo("Used for kernels, and for whatever shall be fast.", keyword_ids=["C"])
-
-        assert first(tree, query) == id
-
-    @pytest.mark.parametrize(
-        ("query", "id"),
-        [
             ("is Zurich large", "Zürich"),
             ("how old is Mueller or Muller", "Müller"),
             ("cafe slavia prices", "café Slávia"),
@@ -225,9 +189,12 @@ class TestInfos:
             ("हिंदी भाषा", "हिंदी"),
         ],
     )
-    def test_a_letter_is_found_with_its_accent_and_without(self, tree: KeywordTree, query: str, id: str) -> None:
-        names = ("Zürich", "Müller", "café Slávia", "cafe", "ёлка", "Αθήνα", "がっこう", "かっこう", "हिंदी", "हद")
-        tree.BatchCreateKeywords([{"id": name, "name": name, "parent_id": "root"} for name in names])
+    def test_symbols_tell_names_apart_and_accents_need_not_be_written(
+        self, tree: KeywordTree, query: str, id: str
+    ) -> None:
+        names = "C|C#|C++|.NET|F#|F|Node.js|Node|Zürich|Müller|café Slávia|cafe|ёлка|Αθήνα|がっこう|かっこう|हिंदी|हद"
+        tree.BatchCreateKeywords([{"id": name, "name": name, "parent_id": "root"} for name in names.split("|")])
+        tree.CreateInfo("Used for kernels, and for whatever shall be fast.", keyword_ids=["C"])
 
         assert first(tree, query) == id
         assert set(inside.terms_of("が हिंदी")).isdisjoint(inside.terms_of("か हद"))
@@ -315,11 +282,7 @@ class TestResults:
         assert (found.infos[0].content, len(found.infos), found.info_count) == (contents[-1], 50, 71)
 
     def test_the_excerpt_is_the_sentence_that_fits_cut_to_160_characters(self, tree: KeywordTree) -> None:
-        tree.CreateInfo(
-            "It rains.\nShe fears dogs. 她对花生过敏。她怕狗。" + "and so on " * 20 + "a zebra", keyword_ids=["Anna"]
-        )
-        for query, excerpt in (("who fears dogs", "She fears dogs."), ("花生过敏", "她对花生过敏。")):
-            assert tree.Search(query).excerpt == excerpt
+        tree.CreateInfo("It rains. 她怕狗。" + "and so on " * 20 + "a zebra", keyword_ids=["Anna"])
         long = tree.Search("what about the zebra and so on").excerpt
 
         assert len(long) <= 160
@@ -337,6 +300,8 @@ class TestResults:
             ("It rained. Two boxes are there.", "Anna box", "Two boxes are there."),
             ("It rained. We deployed it.", "Anna deploy", "We deployed it."),
             ("下雨了。她用Python写脚本。", "Anna python", "她用Python写脚本。"),
+            ("It rains.\nShe fears dogs. 她对花生过敏。", "who fears dogs", "She fears dogs."),
+            ("It rains.\nShe fears dogs. 她对花生过敏。她怕狗。", "花生过敏", "她对花生过敏。"),
         ],
     )
     def test_the_excerpt_goes_by_whole_words(self, tree: KeywordTree, content: str, query: str, excerpt: str) -> None:
@@ -410,13 +375,8 @@ class TestCandidateFields:
             score = tree.RankCandidates("who sings in the choir?")[0][1]
 
         reported = {candidate["name"]: candidate for candidate in client.views[0]["candidates"]}
-        assert reported["Anna"] == {
-            "idx": 0,
-            "name": "Anna",
-            "path": "Anna",
-            "excerpt": "She sings in a choir.",
-            "score": round(score, 3),
-        }
+        shown = {"idx": 0, "name": "Anna", "path": "Anna", "excerpt": "She sings in a choir.", "score": round(score, 3)}
+        assert reported["Anna"] == shown
         assert reported["Tom"] == {"idx": 1, "name": "Tom", "path": "Tom", "description": "a cook", "score": 0.0}
 
     @pytest.mark.parametrize("fields", [("id",), "score", 3, ("score", "infos")])
