@@ -64,7 +64,10 @@ CALLS: dict[str, Call] = {
     "tree: ends": lambda store, value: store.graph.add_relation(GraphRelation(value, value, "x")),
     "tree: removal": lambda store, value: store.graph.remove_entity(value),
 }
-WITH_NONE = "remember keywords recall policy recall_weight recency_weight extract correct forget".split()
+WITH_NONE = [
+    *("remember", "keywords", "recall", "policy", "recall_weight", "recency_weight"),
+    *("extract", "correct", "forget"),
+]
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
