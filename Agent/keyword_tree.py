@@ -854,6 +854,7 @@ def _CheckContent(what: str, value: object) -> str:
     return content
 
 
+_FindScheme = re.compile(r"([A-Za-z][\w+.-]+):/").match  # of an address; a Path of one has one slash
 # Of characters that can be seen, and blanks: a check of any other name takes longer.
 _SEEN = r"!-~\xa1-\xac\xae-\u024f\u0400-\u0481\u3041-\u30fa\u3400-\u9fff가-힣"
 _IsPlainName = re.compile(f"[{_SEEN}][ {_SEEN}]{{0,{_NAME_LIMIT - 1}}}").fullmatch
@@ -6212,7 +6213,7 @@ class KeywordTree:
         if not isinstance(data_dir, (str, os.PathLike)) or not os.fspath(data_dir):
             raise _Invalid("data_dir must be a path, and not empty", data_dir)
         place = os.fsdecode(os.fspath(data_dir))
-        if re.match(r"[A-Za-z][\w+.-]+:/", place):  # a Path of an address has one slash
+        if _FindScheme(place):
             raise InvalidInputError("data_dir is a folder, and cannot be an address: use addresses.open_tree for one")
         self.data_dir = os.path.abspath(place)  # the current folder may change
         _Check(**{name: value for name, value in arguments.items() if name in _CHECKS})

@@ -212,8 +212,8 @@ class TreeWalk:
             for id in ids:
                 self.tree.LinkInfo(info_id, id, created_by=self._author)
         self.operations.note(operation.id)
-        told = {"keywords": list(map(self._path_text, ids)), "made": list(map(self._path_text, dict.fromkeys(made)))}
-        return Done({"id": info_id, **told, "operation_id": operation.id}, operation.id)
+        placed = {"keywords": list(map(self._path_text, ids)), "made": list(map(self._path_text, dict.fromkeys(made)))}
+        return Done({"id": info_id, **placed, "operation_id": operation.id}, operation.id)
 
     def _keyword_id(self, keyword: str) -> str | None:
         node = self.tree.GetKeyword(keyword)

@@ -142,8 +142,8 @@ class Memories:
                     outside_operations(partial(self._read_all, position))
                     self._index.compact()
                 elif changes.infos or _said(self._follower.position) != position:
-                    with self._index.step(position):
-                        self._take(changes)
+                    with self._index.step(position) as db:
+                        self._take(db, changes)
                 self._taken = _said(self._follower.position)
                 return
 
@@ -174,25 +174,24 @@ class Memories:
             if changes.from_nothing:
                 seen.clear()
             seen |= {info.id for info in changes.infos}
-            self._take(changes)
+            self._take(db, changes)
             touched = Touched()
             gone = {to_id(key) for (key,) in db.execute("select id from memory")} - seen
             self._index.remove([id for id in gone if remove_row(db, id, touched)])
             self._put(self._infos_of(touched.followers), Touched())
             graph_rows.lead(db, touched.entities, self._resolve)
 
-    def _take(self, changes: LogChanges) -> None:
+    def _take(self, db: sqlite3.Connection, changes: LogChanges) -> None:
         infos = dict[str, Info]()
         for info in changes.infos:
             before = infos.get(info.id)
             if before is not None and time_of(before) != time_of(info):
                 del infos[info.id]  # said again after others
             infos[info.id] = info
-        with self._index.transaction() as db:
-            for page in _pages(infos.values()):
-                self._take_page(db, page)
-            self._take_keywords(db, {node.id: node for node in changes.nodes}.values())
-            self._index.position = _said(self._follower.position)
+        for page in _pages(infos.values()):
+            self._take_page(db, page)
+        self._take_keywords(db, {node.id: node for node in changes.nodes}.values())
+        self._index.position = _said(self._follower.position)
 
     def _take_keywords(self, db: sqlite3.Connection, nodes: Iterable[KeywordNode]) -> None:
         changed = set[str]()

@@ -5,12 +5,11 @@
 """
 
 import os
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..keyword_tree import InvalidInputError, KeywordTree
+from ..keyword_tree import InvalidInputError, KeywordTree, _FindScheme
 
 __all__ = ["is_address", "open_tree", "refuse_address", "register_scheme"]
 
@@ -66,7 +65,7 @@ def open_tree(place: str | os.PathLike[str], *, meaning: Any = True, **options: 
 def _opener_of(place: str | os.PathLike[str]) -> Callable[..., KeywordTree] | None:
     if not isinstance(place, str | os.PathLike):
         return None
-    scheme = re.match(r"([a-z][\w+.-]+):/", os.fspath(place), re.IGNORECASE)  # a Path of an address has one slash
+    scheme = _FindScheme(os.fspath(place))
     if scheme is None:
         return None
     if scheme[1] not in _openers:  # what follows may be a password
