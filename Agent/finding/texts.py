@@ -195,10 +195,13 @@ _drop_units = re.compile(
     r"(?i)(?<=几)[点号月年]钟?|(?:星期|礼拜|周)(?=几)|\b(?:what|which) (?:time|date|day|year|month|season|weekday)\b"
 ).sub
 
-# Openings and ends of a message, whichever question it has.
+# Openings and ends of a message, whichever question it has, and the name that one addresses by them.
 _drop_greeting = re.compile(
     r"(?i)\b(?:hello|hi|hey|good (?:morning|evening|afternoon)|thanks?(?: you)?(?: (?:so|very) much)?|excuse me)\b"
-    "|你好|您好|大家好|早上好|下午好|晚上好|早安|晚安|谢谢|多谢|打扰一下|不好意思|[嗨嘿哈]喽?"
+    r"(?:,? (?-i:[A-Z])\w+(?=[,.!]))?"
+    r"|\bhow(?:'s it going|(?: are|'re) you(?: doing)?(?: today)?)(?=[,.?!])"
+    "|(?:你好吗?|您好|大家好|早上好|下午好|晚上好|早安|晚安|谢谢|多谢|打扰一下|不好意思|[嗨嘿哈]喽?)"
+    r"(?:[，,]?[^\W\d_]{2,4}(?=[，,！!。]))?|最近(?:好吗|怎么样)(?=[，,？?！!。])"
 ).sub
 
 _NUMBERS = (
@@ -289,7 +292,7 @@ def cut_question(query: str) -> tuple[list[str], list[str]]:
 
 def drop_asking(sentence: str) -> str:
     """Return a sentence without its question words and greetings."""
-    return _drop_greeting(" ", _drop_asking(" ", sentence))
+    return _drop_asking(" ", _drop_greeting(" ", sentence))
 
 
 def drop_units(sentence: str) -> str:

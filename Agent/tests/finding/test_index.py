@@ -619,6 +619,9 @@ def test_a_word_of_the_language_is_not_taken_for_a_misspelled_name() -> None:
         ("妈妈周五打来了电话。", "妈妈的电话号码是多少？", 0.0, 0.3),
         ("My physician works here.", "Does my doctor work here?", 0.5, 1.0),
         ("我的大夫周一上班。", "医生周一上班吗？", 0.5, 1.0),
+        ("The play starts at 3 p.m.", "Hello! How are you today? When does the play start?", 0.5, 1.0),
+        ("Biscuit is allergic to nuts.", "Hey Claude, what is Biscuit allergic to?", 0.5, 1.0),  # whom one addresses
+        ("小雨对花生过敏。", "你好小爱，最近怎么样？谁对花生过敏？", 0.5, 1.0),
     ],
 )
 def test_one_word_of_several_and_another_thing_of_a_kind_are_no_answer_but_a_near_word_is(

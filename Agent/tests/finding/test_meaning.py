@@ -657,9 +657,7 @@ def test_the_package_names_its_doors_under_its_former_name_too() -> None:
 
 
 @pytest.mark.parametrize("is_off", [False, True])
-def test_of_a_tree_is_that_of_what_is_made_of_it(
-    is_off: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_tree_is_that_of_what_is_made_of_it(is_off: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedder, "_installed", lambda: Meaning(Model(), LONG))
     with open_tree(tmp_path, meaning=False if is_off else HashingEmbedder([("zorp", "quux")])) as tree:
         node = tree.CreateKeyword("quux", "root", llm_auto_place=False)
