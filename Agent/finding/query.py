@@ -1,17 +1,14 @@
 """A question: its terms and near words, and their postings in an index, summed up; see `score`."""
 
 import math
-from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import nlargest
-from itertools import compress, pairwise, repeat
-from operator import mul
-from types import MappingProxyType
+from itertools import pairwise
+from typing import TypeAlias
 
 from . import texts
 from .codes import NAME_BITS, decode
 from .names import called
-from .packing import Postings
 from .rows import Rows
 from .thesaurus import Thesaurus, cut
 
@@ -43,22 +40,19 @@ class _Table(dict[int, float]):
         return found
 
 
-def _add(
-    gains: dict[int, float],
-    postings: Postings,
-    weight: float,
-    saturated: _Table,
-    shares: Mapping[int, float] = MappingProxyType({}),
-    may_gain: Callable[[int], object] | None = None,
-) -> None:
-    """Add the gains of a term to those of the documents so far, of those that may gain."""
-    documents, worth = postings.documents, _Table(lambda code: weight * saturated[code])
-    gained = map(worth.__getitem__, postings.codes)
-    if shares:
-        gained = map(mul, gained, map(shares.get, documents, repeat(1.0)))
-    pairs = zip(documents, gained, strict=True)
-    for document, gain in compress(pairs, map(may_gain, documents)) if may_gain else pairs:
-        gains[document] = gains.get(document, 0.0) + gain
+Bundle: TypeAlias = tuple[int, float, Collection[int]]
+"""Documents that have a term with the same code, and their share of it: 1, or that of the near word that they have."""
+
+
+def _add(gains: dict[int, float], term: Iterable[tuple[float, Collection[int]]], are_known: bool = False) -> None:
+    """Add the gains of a term, each with its documents, to those so far; `are_known`: of the documents so far alone."""
+    is_first = not gains
+    for gain, documents in term:
+        if is_first:
+            gains.update(dict.fromkeys(documents, gain))
+        else:
+            for document in filter(gains.__contains__, documents) if are_known else documents:
+                gains[document] = gains.get(document, 0.0) + gain
 
 
 class Query:
@@ -101,8 +95,12 @@ class Query:
         unread = self.frequencies.keys() - self.postings.keys()
         self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
         self.mass = self.weigh(self.weights) or 1.0
-        self.shares: dict[str, dict[int, float]] = {}
-        """Term → document → share: of the postings that are those of a near word."""
+        self.bundles: dict[str, list[Bundle]] = {
+            term: [(code, 1.0, documents) for code, documents in postings.items()]
+            for term, postings in self.postings.items()
+        }
+        """Term → its postings, and after them those of near words, of documents that have neither it nor a nearer one.
+        """
         self.near: dict[str, dict[str, float]] = self._find_near(self.thesaurus)
         """Term → near words that the index has, each with its share."""
         if any(self.near.values()):
@@ -110,8 +108,8 @@ class Query:
         self._tf = _Table(self._read_code)
         """Code → how often the document has the term, by the lengths of its fields."""
         self._saturated = _Table(lambda code: self._tf[code] / (K1 + self._tf[code]))
-        self._codes: dict[int, dict[str, int]] = {}
-        """Document → the terms that it has, with their codes."""
+        self._codes: dict[int, dict[str, tuple[int, float]]] = {}
+        """Document → the terms that it has, each with its code and its share."""
         self.covered: dict[int, float] = {}
         """Document → the weight of its terms that tell something, of those that were looked at."""
         self._grams = list(grams)
@@ -173,7 +171,7 @@ class Query:
             if not self.telling & self.postings.keys() >= {*parts} or not thesaurus.near(key) or texts.kinds(word):
                 continue
             if min(map(self.frequencies.__getitem__, parts)) <= INTRODUCED:
-                documents = set.intersection(*[{*self.postings[part].documents} for part in parts])
+                documents = set.intersection(*[set[int]().union(*self.postings[part].values()) for part in parts])
                 said = [text[:_BEGINNING] for _, text in self.index.read(documents).values()]
                 names = dict.fromkeys(called(said, key, thesaurus), CALLED)
                 found |= {part: {**names, **found.get(part, {})} for part in parts}
@@ -199,33 +197,26 @@ class Query:
                 break
             chosen.append((-share, term, other))
         read = self.index.postings({part for _, _, other in chosen for part in parts.get(other, [other])})
-        self.near, lent = {}, dict[str, dict[int, int]]()
+        self.near, seen = {}, dict[str, set[int]]()
         for share, term, other in chosen:
-            self.near.setdefault(term, {})[other] = share
-        for share, term, other in reversed(chosen):  # the nearest comes last, and stands
+            bundles = self.bundles.setdefault(term, [])
+            if term not in self.near:
+                self.near[term], seen[term] = {}, set[int]().union(*(documents for _, _, documents in bundles))
+            self.near[term][other] = share
             first, *rest = (read[part] for part in sorted(parts.get(other, [other]), key=known.__getitem__))
-            there = dict(zip(*first, strict=True))
-            for part in rest:
-                there = {document: there[document] for document in there.keys() & part.documents}
-            lent.setdefault(term, {}).update(there)
-            self.shares.setdefault(term, {}).update(dict.fromkeys(there, share))
-        for term, each in lent.items():
-            own = self.postings.get(term, Postings(array("I"), array("H")))
-            for document in each.keys() & own.documents:
-                del each[document], self.shares[term][document]
-            self.postings[term] = Postings(own.documents + array("I", each), own.codes + array("H", each.values()))
+            shared = [set[int]().union(*part.values()) for part in rest]
+            for code, documents in first.items():
+                there = {*documents}.intersection(*shared) - seen[term]
+                seen[term] |= there
+                bundles.append((code, share, there))
 
     def shares_of(self, documents: Iterable[int]) -> dict[str, float]:
         """Return term → the greatest share of it that some documents have."""
         found = dict[str, float]()
         for document in documents:
-            for term in self._codes_of(document):
-                found[term] = max(found.get(term, 0.0), self.share(term, document))
+            for term, (_, share) in self._codes_of(document).items():
+                found[term] = max(found.get(term, 0.0), share)
         return found
-
-    def share(self, term: str, document: int) -> float:
-        """Return a document's share of a term in its postings: 1, or the share of the nearest word."""
-        return self.shares[term].get(document, 1.0) if term in self.shares else 1.0
 
     def quoted(self) -> dict[str, float]:
         """Return term → weight of the words that stand in texts for those of the question."""
@@ -257,19 +248,21 @@ class Query:
         (MaxScore).
         """
         saturated, has_passages = self._saturated, bool(self.counts.get("passages"))
-        may_drop = count and sum(len(postings.codes) for postings in self.postings.values()) > DROPPED
-        most = {term: self.weights[term] for term in self.postings}
+        may_drop = count and sum(len(part) for bundles in self.bundles.values() for *_, part in bundles) > DROPPED
+        most = {term: self.weights[term] for term in self.bundles}
         if may_drop:
-            for term, postings in self.postings.items():
-                most[term] *= max(map(saturated.__getitem__, {*postings.codes}), default=0.0)
+            for term, bundles in self.bundles.items():
+                most[term] *= max((saturated[code] for code, *_ in bundles), default=0.0)
         found, left = dict[int, float](), math.fsum(most.values())
-        bar, may_gain = left / 6, None
+        bar, are_known = left / 6, False
         for term in sorted(most, key=lambda term: (-most[term], term)):
             if may_drop and left < bar:
                 bar = left / 4
                 if best_ones := _drop_lesser(found, 1 + has_passages, count, left):
-                    found, may_gain = best_ones, best_ones.__contains__
-            _add(found, self.postings[term], self.weights[term], saturated, self.shares.get(term, {}), may_gain)
+                    found, are_known = best_ones, True
+            weight = self.weights[term]
+            gains = ((weight * saturated[code] * share, part) for code, share, part in self.bundles[term])
+            _add(found, gains, are_known)
             left -= most[term]
         if not has_passages:
             return found, {}
@@ -282,13 +275,14 @@ class Query:
         new = set(documents) - codes.keys()
         codes.update((document, {}) for document in new)
         covered |= dict.fromkeys(new, 0.0)
-        for term, postings in self.postings.items():
-            weight, shares = self.weights[term] if term in self.telling else 0.0, self.shares.get(term)
-            for document, code in compress(zip(*postings, strict=True), map(new.__contains__, postings.documents)):
-                codes[document][term] = code
-                covered[document] += weight * shares.get(document, 1.0) if shares else weight
+        for term, bundles in self.bundles.items():
+            weight = self.weights[term] if term in self.telling else 0.0
+            for code, share, part in bundles:
+                for document in new.intersection(part):
+                    codes[document][term] = code, share
+                    covered[document] += weight * share
 
-    def _codes_of(self, document: int) -> dict[str, int]:
+    def _codes_of(self, document: int) -> dict[str, tuple[int, float]]:
         if document not in self._codes:
             self.look_at([document])
         return self._codes[document]
@@ -296,18 +290,19 @@ class Query:
     def gains_of(self, document: int, names_only: bool = False) -> dict[str, float]:
         """Return term → gain of one document, or of its names alone."""
         bits, found = NAME_BITS if names_only else ~0, dict[str, float]()
-        for term, code in self._codes_of(document).items():
+        for term, (code, share) in self._codes_of(document).items():
             if gain := self._saturated[code & bits]:
-                found[term] = gain * self.weights[term] * self.share(term, document)
+                found[term] = gain * self.weights[term] * share
         return found
 
     def gains_with(self, passage: int, document: int) -> dict[str, float]:
         """Return term → gain of a passage, as if all of its unit's document stood in it, too."""
         found, tf, own = dict[str, float](), self._tf, self._codes_of(document)
-        for term, code in self._codes_of(passage).items():
-            share, often = self.share(term, passage), tf[code]
-            if term in own and self.share(term, document) >= share:
-                share, often = self.share(term, document), tf[own[term]] + often * (share == 1.0)
+        for term, (code, share) in self._codes_of(passage).items():
+            often = tf[code]
+            if term in own and own[term][1] >= share:
+                often = tf[own[term][0]] + often * (share == 1.0)
+                share = own[term][1]
             found[term] = self.weights[term] * share * often / (K1 + often)
         return found
 
@@ -323,7 +318,8 @@ class Query:
         mass = math.fsum(map(self.idf, self._grams))
         saturated = _Table(lambda code: self._tf[code] / (K1 * self._name_weight + self._tf[code]))
         for gram, postings in self.index.postings([*self._choose(self._grams)]).items():
-            _add(found, postings, self.idf(gram) / mass, saturated)
+            weight = self.idf(gram) / mass
+            _add(found, [(weight * saturated[code], documents) for code, documents in postings.items()])
         return found
 
 

@@ -148,15 +148,15 @@ class Rows(IndexFile):
 
     def postings(self, terms: Iterable[str]) -> dict[str, packing.Postings]:
         """Return term → the documents that have it; a passage's number is odd. They are not to be changed."""
-        sql, numbers = "select term, first, data from posting where term in", (int, NONE)
+        sql = "select term, first, data from posting where term in"
         known = self.remembered("postings", dict[str, packing.Postings])
-        found = {term: known.get(term) or packing.Postings(array("I"), array("H")) for term in terms}
+        found = {term: known.get(term, {}) for term in terms}
         new = {term: postings for term, postings in found.items() if term not in known}
-        for term, first, data in self._select(sql, new, TEXTS, numbers, BYTES):
+        for term, first, data in self._select(sql, new, TEXTS, (int, NONE), BYTES):
             packing.unseal(first, data, new[term])
-        self._held = (self._held if known else 0) + sum(len(each.codes) for each in new.values())
+        self._held = (self._held if known else 0) + sum(map(_size, new.values()))
         while known and self._held > _POSTINGS:  # the oldest ones go
-            self._held -= len(known.pop(next(iter(known))).codes)
+            self._held -= _size(known.pop(next(iter(known))))
         known.update(new)
         return found
 
@@ -279,6 +279,10 @@ class Rows(IndexFile):
                 known.clear()
             known[row[0]] = block
         return (row[0], known[row[0]]) if row else (0, {})
+
+
+def _size(postings: packing.Postings) -> int:
+    return sum(map(len, postings.values()))
 
 
 def checked(rows: list[Any], *kinds: tuple[type, ...]) -> list[Any]:

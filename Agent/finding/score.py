@@ -170,8 +170,8 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     mean = lengths.total() / len(lengths)
     norms = {group: K1 * (1 - B + B * length / mean) for group, length in lengths.items()}
     found = dict.fromkeys(lengths, 0.0)
-    for term, postings in query.postings.items():
-        often = Counter(documents[document] for document in documents.keys() & postings.documents)
+    for term, bundles in query.bundles.items():
+        often = Counter(documents[each] for *_, part in bundles for each in documents.keys() & part)
         rarity = math.log(1 + (len(norms) - len(often) + 0.5) / (len(often) + 0.5)) / query.idf(term)
         weight = WHOLE * query.weights[term] * rarity / query.mass
         for group, count in often.items():

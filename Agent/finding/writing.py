@@ -268,10 +268,9 @@ class WritableRows(Rows):
 
     def _seal_postings(self, db: sqlite3.Connection, term: str, data: bytes) -> bytes:
         """Return the newest postings of a term in less space; those that are many become runs."""
-        newest = [*zip(*packing.unseal(0, data), strict=True)]
+        newest = sorted(packing.by_document(packing.unseal(0, data)).items())
         if len(newest) < _RUN:
             return packing.keep(newest)
-        newest.sort()
         size = math.ceil(len(newest) / math.ceil(len(newest) / (2 * _RUN)))
         for at in range(0, len(newest), size):
             self._add_run(db, term, newest[at : at + size])
@@ -287,7 +286,7 @@ class WritableRows(Rows):
             if n == len(documents):
                 db.execute("delete from posting where term = ?", (term,))
                 return
-            postings = dict(zip(*packing.unseal(0, data), strict=True))
+            postings = packing.by_document(packing.unseal(0, data))
             left = {document for document in documents if postings.pop(document, None) is None}
             update = "update posting set n = ?, data = ? where term = ? and first = 0"
             db.execute(update, (n - len(documents), packing.keep(postings.items()), term))
@@ -297,7 +296,7 @@ class WritableRows(Rows):
                 row = db.execute(f"{before} limit 1", (term, bound)).fetchone()
                 if row is None:
                     raise packing.DamagedRowError(f"document {max(left)} does not have {term!r:.40}")
-                run = dict(zip(*packing.unseal(*row), strict=True))
+                run = packing.by_document(packing.unseal(*row))
                 if gone := left & run.keys():
                     db.execute("delete from posting where term = ? and first = ?", (term, row[0]))
                     if kept := [posting for posting in run.items() if posting[0] not in gone]:

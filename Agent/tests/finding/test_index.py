@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from Agent.finding import score, texts
+from Agent.finding import packing, score, texts
 from Agent.finding.index import Index, LostIndexError, Unit
 from Agent.finding.rows import ANCESTORS
 from Agent.tests.support.looking import inflated
@@ -100,14 +100,14 @@ def test_many_postings_of_a_word_are_kept_and_removed() -> None:
         index.put([Unit(str(number), infos=[f"the kettle number n{number}"])])
     index.remove(str(number) for number in range(0, 1000, 2))
     assert seen(index.frequencies, ["kettl", "n8", "n9"]) == {"kettl": 500, "n9": 1}
-    having = seen(index.postings, ["kettl"])["kettl"].documents
+    having = packing.by_document(seen(index.postings, ["kettl"])["kettl"])
     assert len(having) == 500
     assert {*having} == seen(index.owners, having).keys()
     assert [hit.id for hit in index.search("n701 kettle", 1)] == ["701"]
     for number in range(1, 1000, 2):  # those of a text that changed come after the others, into runs of their own
         index.put([Unit(str(number), text=f"kettle {number}", infos=[f"the kettle number n{number}"])])
     index.remove(str(number) for number in range(1, 1000, 4))
-    having = seen(index.postings, ["kettl"])["kettl"].documents
+    having = [each for part in seen(index.postings, ["kettl"])["kettl"].values() for each in part]
     assert len(having) == len({*having}) == seen(index.frequencies, ["kettl"])["kettl"] == 500
     assert {*having} == seen(index.documents_of, map(str, range(1000)))
     index.remove(str(number) for number in range(1000))

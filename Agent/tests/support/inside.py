@@ -320,7 +320,7 @@ def contents_of(words: index.Index) -> tuple[object, ...]:
         terms = [row[0] for row in db.execute("select term from posting where first = 0")]
         postings = {}
         for term in terms:
-            found = dict(zip(*words.postings([term])[term], strict=True))
+            found = packing.by_document(words.postings([term])[term])
             unit_of = words.owners(found)
             postings[term] = sorted((ids[unit_of[at]], at & 1, code) for at, code in found.items())
         frequencies = {term: len(found) for term, found in postings.items()}
