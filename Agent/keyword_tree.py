@@ -46,7 +46,7 @@ The sections, in order from records up to the public class; each opens with its 
 Three ways through it, from the public call inwards:
 
     a write   KeywordTree.CreateKeyword, _Engine.Write and WriteAlone, which takes the store's lock in
-              _FileStore.IsAsLeft; _Writer.MakeKeyword makes the row, _FileStore.AppendOne the log's line and the
+              _FileStore.IsAsLeft; _Writer.MakeKeyword makes the row, _FileStore.Append the log's line and the
               projection's, _State.AddNode takes it in.  Where that is not so simple: _Engine.Run, _GroupCommit.Run,
               _Engine._WorkUpToDate and _FileStore.Begin; then _Writer.PlanKeyword on a _Transaction, whose Rows go to
               _FileStore.Append and to _State.Apply
@@ -1600,29 +1600,24 @@ class LogLine(NamedTuple):
 
 def EncodeLine(seq: int, prev: bytes, durable: int, operation: LoggedOperation, extra: str = "") -> tuple[bytes, bytes]:
     """Return a line with its newline, and its crc."""
-    head = operation.op, operation.id, operation.timestamp, operation.author, operation.agent_io
-    before, after = operation.before[:3], operation.after[:3]
-    line = _JoinLine(seq, prev, durable, *head, _EncodeRows(*before), _EncodeRows(*after), extra)
-    return line, line[_CRC]
-
-
-def _JoinLine(
-    seq: int, prev: bytes, durable: int, op: str, id: str, timestamp: float, author: str, agent_io: _Row | None,
-    before: bytes, after: bytes, extra: str = "",
-) -> bytes:  # fmt: skip
-    text = _EncodeString
+    text, agent_io = _EncodeString, operation.agent_io
     envelope = (
-        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {text(op)}, {extra}'
-        f'"operation_id": {text(id)}, "timestamp": {_EncodeNumber(timestamp)}, "author": {text(author)}, '
-        f'"agent_io": {_EncodeText(agent_io) if agent_io else "null"}, "before": '
+        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {text(operation.op)}, {extra}'
+        f'"operation_id": {text(operation.id)}, "timestamp": {_EncodeNumber(operation.timestamp)}, '
+        f'"author": {text(operation.author)}, "agent_io": {_EncodeText(agent_io) if agent_io else "null"}, "before": '
     )
-    body = b"".join((envelope.encode(), before, _AFTER, after, b"}"))
-    return b"".join((b'{"crc": "', b"%08x" % zlib.crc32(body), b'", ', body, b"\n"))
+    before = _EncodeRows(operation.before) if any(operation.before) else b"null"
+    body = b"".join((envelope.encode(), before, _AFTER, _EncodeRows(operation.after), b"}"))
+    crc = b"%08x" % zlib.crc32(body)
+    return b"".join((b'{"crc": "', crc, b'", ', body, b"\n")), crc
 
 
-def _EncodeRows(nodes: Sequence[bytes], infos: Sequence[bytes], links: Sequence[bytes]) -> bytes:
-    if len(nodes) + len(infos) + len(links) <= 1:
-        return (nodes or infos or links or (b"null",))[0]
+def _EncodeRows(records: Rows) -> bytes:
+    nodes, infos, links, _ = records
+    if not infos and not links and len(nodes) < 2:
+        return nodes[0] if nodes else b"null"
+    if len(nodes) + len(infos) + len(links) == 1:
+        return (infos or links)[0]
     parts = [_MANY[0], _BETWEEN.join(nodes), _MANY[1], _BETWEEN.join(infos), _MANY[2], _BETWEEN.join(links), _MANY[3]]
     return b"".join(parts)
 
@@ -1771,28 +1766,25 @@ class LogPosition:
         # Puts (number of a projection, offset, bytes) where they are to stand: see `_Projections`.
         self.write: Callable[[int, int, bytes], None] | None = None
 
-    def Advance(self, seq: int, line: bytes) -> None:
-        """Move past a line, its newline included."""
+    def Advance(self, seq: int, crc: bytes, lines: bytes, count: int = 1, last: int = 0) -> None:
+        """Move past lines, newlines included, of which the last has this number, crc and length."""
         log = self.log
-        self.last_line = log.bytes
-        log.bytes, log.lines, log.crc = log.bytes + len(line), log.lines + 1, zlib.crc32(line, log.crc)
-        self.seq, self.crc = seq, line[_CRC]  # last: another thread that reads the number finds the bytes as well
+        self.last_line = log.bytes + len(lines) - (last or len(lines))
+        log.bytes, log.lines, log.crc = log.bytes + len(lines), log.lines + count, zlib.crc32(lines, log.crc)
+        self.seq, self.crc = seq, crc  # last: another thread that reads the number finds the bytes as well
 
     def Project(self, records: Rows) -> Rows:
         """Count the rows that the projections are to hold, and hand them on to be written."""
         for kind, rows in enumerate(records[:3]):
             if rows:
-                self.ProjectKind(kind, rows)
+                length, data = self.projected[kind], b"\n".join([*rows, b""])
+                offset = length.bytes
+                length.bytes = offset + len(data)
+                length.lines += len(rows)
+                length.crc = zlib.crc32(data, length.crc)
+                if self.write is not None:
+                    self.write(kind, offset, data)
         return records
-
-    def ProjectKind(self, kind: int, rows: list[bytes]) -> None:
-        length, data = self.projected[kind], b"\n".join([*rows, b""])
-        offset = length.bytes
-        length.bytes = offset + len(data)
-        length.lines += len(rows)
-        length.crc = zlib.crc32(data, length.crc)
-        if self.write is not None:
-            self.write(kind, offset, data)
 
     def TellLengths(self) -> _Row:
         """Return a checkpoint's or a snapshot's record of the four files."""
@@ -1843,7 +1835,7 @@ class _LogReader(LogPosition):
                 except StoreCorruptError as error:
                     raise self.Corrupt(error.detail) from error
                 self.is_cut_state = line.op == STATE
-                self.Advance(line.seq, raw + b"\n")
+                self.Advance(line.seq, line.crc, raw + b"\n")
                 if line.op == CHECKPOINT:
                     self.checkpoint = self.seq, self.log.bytes
             yield self.Project(records)
@@ -1883,7 +1875,7 @@ class _LogReader(LogPosition):
                 self.log.bytes += len(each) + 1
             yield records
         self.log, self.projected, self.synced = log, projected, [length.bytes for length in projected]
-        self.Advance(line.seq, raw + b"\n")
+        self.Advance(line.seq, line.crc, raw + b"\n")
         self.checkpoint = self.seq, self.log.bytes
 
     def ReadBytes(self) -> Iterator[bytes]:
@@ -1938,7 +1930,7 @@ def EncodeState(
     def Next(op: str, records: Rows, extra: str) -> tuple[int, bytes, bytes]:
         operation = LoggedOperation(op, _NewId(), clock(), NoRows(), records)
         line, crc = EncodeLine(new.seq + 1, new.crc, new.seq, operation, extra)
-        new.Advance(new.seq + 1, line)
+        new.Advance(new.seq + 1, crc, line)
         return new.seq, crc, line
 
     extra = f'{FORMAT_FIELD}"next_ordinal": {next_ordinal}, '
@@ -1954,9 +1946,9 @@ def EncodeState(
 # == Store ====================================================================
 #
 # A store keeps the truth: whole operations, in one order, durable when `Append` returns.  What the tree asks of one is
-# the public methods of `_FileStore`, as `SharedStore` in shared_tree/store.py has them, but for `IsAsLeft` and
-# `AppendOne`, by which a single writer goes straight.  It owns the log; its lock is a `_FolderLock`, the projections
-# are `_Projections`, all that lies beside them is the matter of its base, `_Aside`:
+# the public methods of `_FileStore`, as `SharedStore` in shared_tree/store.py has them, but for `IsAsLeft`, which a
+# single writer asks.  It owns the log; its lock is a `_FolderLock`, the projections are `_Projections`, all that lies
+# beside them is the matter of its base, `_Aside`:
 #
 #   change_log.jsonl                        the truth, see "Log"
 #   nodes.jsonl  infos.jsonl  links.jsonl   projections: every row that the log ever brought, in its order
@@ -2583,59 +2575,33 @@ class _FileStore(_Aside):
         """Make operations durable: one write, one sync; the lock is held."""
         if self.health is not _SOUND:
             self.RefuseIfFailed()
-        reader, lines, brought = self._reader, [], NoRows()
-        durable, crc, start = reader.seq, reader.crc, 0
+        reader, data = self._reader, b""
+        durable, crc = reader.seq, reader.crc
         for seq, operation in enumerate(operations, durable + 1):
             line, crc = EncodeLine(seq, crc, durable, operation, extra)
-            lines.append(line)
             if operation.after.infos:
-                _LocateLong(operation.after, line, reader.Locate, start)
-            start += len(line)
-            brought.Extend(operation.after)
-        is_checkpoint_due = self._Put(lines)
-        # Once for a group: each write lets other threads run, and waits for its turn again.
-        reader.Project(brought)
-        if is_checkpoint_due and not extra:
-            self._Checkpoint(operation.timestamp)
-
-    def AppendOne(
-        self, op: str, id: str, now: float, author: str, agent_io: _Row | None, before: bytes, after: bytes,
-        *rows: tuple[int, list[bytes]],
-    ) -> str:  # fmt: skip
-        """Make one operation durable as `Append` does; return the position after it.
-
-        Args:
-            before, after: what the line says of the rows.
-            rows: for each projection that has new ones its number, and these.
-        """
-        reader = self._reader
-        seq = reader.seq
-        line = _JoinLine(seq + 1, reader.crc, seq, op, id, now, author, agent_io, before, after)
-        is_checkpoint_due = self._Put([line])
-        for kind, new in rows:
-            if new:
-                reader.ProjectKind(kind, new)
-        if is_checkpoint_due:
-            self._Checkpoint(now)
-        return f"{reader.seq} {reader.crc.decode()}"
-
-    def _Put(self, lines: list[bytes]) -> bool:
-        """Write lines behind the last one, sync, and move past them; tell whether a checkpoint is due."""
-        reader, data = self._reader, b"".join(lines)
-        tail = reader.log.bytes
-        end = tail + len(data)
+                _LocateLong(operation.after, line, reader.Locate, len(data))
+            data += line
+        end = reader.log.bytes + len(data)
         is_beyond = end > self._size
         try:
-            self.files.Write(reader.fd, data + _PADDING if is_beyond else data, tail)
+            self.files.Write(reader.fd, data + _PADDING if is_beyond else data, reader.log.bytes)
         except _DiskError as error:
             raise self._Retract(error) from error
         self._SyncLog()
         if is_beyond:
             self._size = end + len(_PADDING)
-        for line in lines:
-            reader.Advance(reader.seq + 1, line)
+        reader.Advance(seq, crc, data, len(operations), len(line))
+        brought = operation.after
+        if len(operations) > 1:  # together: each write lets other threads run, and waits for its turn again
+            brought = NoRows()
+            for operation in operations:
+                brought.Extend(operation.after)
+        reader.Project(brought)
         checked_seq, checked_size = reader.checkpoint
-        return reader.seq - checked_seq >= _CHECKPOINT_OPERATIONS or end - checked_size >= _CHECKPOINT_BYTES
+        is_due = seq - checked_seq >= _CHECKPOINT_OPERATIONS or end - checked_size >= _CHECKPOINT_BYTES
+        if is_due and not extra:
+            self._Checkpoint(operation.timestamp)
 
     def _SyncLog(self) -> None:
         try:
@@ -3033,16 +2999,16 @@ class _State:
         self.next_ordinal += 1
         self.nodes[id] = row
         self.children.Add(parent_id, id, True)
-        for fold, token in zip(folds, tokens, strict=True):
-            self.names.Add(fold, id, True)
-            if token != fold:
-                self.tokens.Add(token, id, True)
+        self.names.AddAll(zip(folds, itertools.repeat(id)), True)
+        if tokens != folds:
+            unlike = [(token, id) for fold, token in zip(folds, tokens, strict=True) if token != fold]
+            self.tokens.AddAll(unlike, True)
 
-    def AddInfo(self, id: str, row: bytes, keyword_ids: Collection[str], links: Collection[bytes]) -> None:
+    def AddInfo(self, id: str, records: Rows, keyword_ids: list[str]) -> None:
         """Take in an info, and the newest links, from it to these keywords."""
         self.change_count += 1
-        self._HoldInfo(id, row)
-        for keyword_id, link in zip(keyword_ids, links, strict=True):
+        self._HoldInfo(id, records.places.get(0, records.infos[0]))
+        for keyword_id, link in zip(keyword_ids, records.links, strict=True):
             self.by_info.Add(id, link, True)
             self.by_node.Add(keyword_id, link, True)
         self.next_ordinal += len(keyword_ids)
@@ -4543,12 +4509,12 @@ _GATHER_S = 0.001  # for which a commit waits for other threads of this process,
 _REENTRY = "a signal handler, clock or ranking cannot use the tree while its own thread does"
 
 
+# An operation, with how the state takes it in: a function and its arguments.
+_Brought: TypeAlias = tuple[LoggedOperation, Callable[..., None], tuple[Any, ...]]
 # The straight way of one record: of the next ordinal and the operation's id (empty: it is to be drawn) it makes what
-# the caller gets, how the record is taken in, and what `AppendOne` is given.
-# None where it is not so simple: then a plan says what is to be done.  Both give the same bytes.
-_Made: TypeAlias = tuple[Any, Callable[..., None], tuple[Any, ...], tuple[Any, ...]]
-_Make: TypeAlias = Callable[[int, str], _Made | None]
-_Brought: TypeAlias = tuple[LoggedOperation, Callable[..., None], tuple[Any, ...]]  # with how the state takes it in
+# the caller gets, and what it brings.  None where it is not so simple: then a plan says what is to be done.  Both give
+# the same bytes.
+_Make: TypeAlias = Callable[[int, str], tuple[Any, _Brought] | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -5079,15 +5045,11 @@ class _Engine:
                     made = make(self.state.next_ordinal, "")
                 if made is None:
                     return None
-                result, take_in, taken, operation = made
-                position = store.AppendOne(*operation)
-                with self.lock:
-                    was = self.health
-                    self.health = was if was is _CLOSED else _STALE  # until all of it is there: Ctrl-C may come
-                    if self._blocks:
-                        self._RunBlocksAgain()
-                    take_in(*taken)
-                    self.position, self.health = position, was
+                result, (operation, take_in, taken) = made
+                store.Append([operation])
+                position = store.position
+                self._Apply(operation.after, take_in, *taken)
+                self.position = position
             except BaseException as error:
                 if made is None:
                     if isinstance(error, KeywordTreeError):
@@ -5097,7 +5059,7 @@ class _Engine:
                 if position and isinstance(error, Exception):
                     self._NoteUnread(error)
                 elif (failure := self._Judge(error, was)) is not None:
-                    raise _ErrorOf(operation[1], failure)  # noqa: B904  it is the error, or has it as its cause
+                    raise _ErrorOf(operation.id, failure)  # noqa: B904  it is the error, or has it as its cause
                 else:
                     raise
             finally:
@@ -5106,7 +5068,7 @@ class _Engine:
                 except BaseException:  # Ctrl-C at its entry must not leave the lock behind
                     store.End()
                     raise
-        self.of_thread.last_operation = operation[1]
+        self.of_thread.last_operation = operation.id
         return result
 
     def Run(self, job: _Job[_Value]) -> _Value:
@@ -5206,14 +5168,13 @@ class _Engine:
                 made = None
             if made is None or made[0].id in ids:
                 return []
-            job.result, take_in, taken, (op, _, now, author, agent_io, *said) = made
+            job.result, bring = made
             job.is_written, job.error = True, None  # no error of a run before others' changes
-            before, after = [_ReadRows(raw, 0, len(raw)) for raw in said[:2]]
-            if not any(before):
-                ordinal += len(after.nodes) + len(after.links)
+            operation, *_ = bring
+            if not any(operation.before[:3]):
+                ordinal += len(operation.after.nodes) + len(operation.after.links)
             ids.add(job.result.id)
-            operation = LoggedOperation(op, job.id, now, before, after, author, agent_io)
-            brought.append((operation, take_in, taken))
+            brought.append(bring)
         return brought
 
     def _RunPlans(self, jobs: list[_Job[Any]]) -> list[_Brought]:
@@ -5806,7 +5767,7 @@ class _Writer:
 
     def MakeKeyword(
         self, parent_id: str, io: _Row | None, draft: tuple[Any, ...], ordinal: int, operation_id: str
-    ) -> _Made | None:
+    ) -> tuple[Any, _Brought] | None:
         """Make one keyword by the straight way."""
         id, name, aliases, description, metadata, author = draft
         engine = self._engine
@@ -5824,50 +5785,44 @@ class _Writer:
             now, author,
         )  # fmt: skip
         node = _DeferNode(id, row, level, self._reader.ListChildren)
-        taken = id, row, parent_id, folds, tokens
-        return node, state.AddNode, taken, ("create_keyword", operation_id, now, author, io, b"null", row, (0, [row]))
+        operation = LoggedOperation("create_keyword", operation_id, now, NoRows(), Rows([row], [], [], {}), author, io)
+        return node, (operation, state.AddNode, (id, row, parent_id, folds, tokens))
 
     def MakeInfo(
         self, keyword_ids: list[str], io: _Row | None, draft: tuple[Any, ...], ordinal: int, operation_id: str
-    ) -> _Made | None:
+    ) -> tuple[Any, _Brought] | None:
         """Make one info by the straight way."""
         id, content, source, metadata, author = draft
         engine = self._engine
         state = engine.state
         if id in state.infos or id in state.gone_infos or not all(map(state.nodes.__contains__, keyword_ids)):
             return None
-        if len(content) > RESIDENT_LIMIT // 4:
-            return None  # its row may be too long for memory
         operation_id, now = operation_id or engine.new_id(), engine.Now()
         row = _EncodeInfo(id, False, source, metadata, 1, now, now, author, content)
-        if len(row) > RESIDENT_LIMIT:
-            return None
         info = _DeferInfo(row)
         info.id = id
         links = []
         for number, keyword_id in enumerate(keyword_ids, ordinal):
             links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
-        after = _EncodeRows((), [row], links)
-        operation = "create_info", operation_id, now, author, io, b"null", after, (1, [row]), (2, links)
-        return info, state.AddInfo, (id, row, keyword_ids, links), operation
+        after = Rows([], [row], links, {})
+        operation = LoggedOperation("create_info", operation_id, now, NoRows(), after, author, io)
+        return info, (operation, state.AddInfo, (id, after, keyword_ids))
 
     def MakeChange(
         self, op: str, plan: Callable[..., Any], author: str, given: _Row, ordinal: int, operation_id: str
-    ) -> _Made | None:
+    ) -> tuple[Any, _Brought] | None:
         """Make what a plan says that changes one record by the straight way."""
         engine = self._engine
         state = engine.state
         tx = _Transaction(engine, state, engine.Now())
         record = plan(tx, **given)
-        if len(tx.steps) != 1:
+        if not tx.steps:
             return None
-        (((kind, id, _), _, before),) = tx.steps
-        ((row, _),) = tx.staged.values()
-        if kind and len(row) > RESIDENT_LIMIT:
-            return None
-        take_in, taken = (state.AddInfo, (id, row, (), ())) if kind else (state.ApplyNode, (record, row))
-        operation = op, operation_id or engine.new_id(), tx.now, author, None, before, row, (kind, [row])
-        return record, take_in, taken, operation
+        before, after = tx.Collect(0)
+        operation = LoggedOperation(op, operation_id or engine.new_id(), tx.now, before, after, author)
+        if after.infos:
+            return record, (operation, state.AddInfo, (record.id, after, []))
+        return record, (operation, state.ApplyNode, (record, after.nodes[0]))
 
     def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the log keeps of that."""
