@@ -910,10 +910,10 @@ def _CheckNesting(what: str, value: object) -> None:
             raise _Invalid(f"{what} is nested deeper than {_DEPTH_LIMIT} levels", value)
         if count > _VALUES_LIMIT:
             raise _Invalid(f"{what} holds more than {_VALUES_LIMIT:,} values", value)
-        inner = [item.values() if isinstance(item, dict) else item for item in level]
-        if any(isinstance(item, int) and item.bit_length() > _INTEGER_BITS for items in inner for item in items):
+        inner = [each for item in level for each in (item.values() if isinstance(item, dict) else item)]
+        if any(isinstance(item, int) and item.bit_length() > _INTEGER_BITS for item in inner):
             raise InvalidInputError(f"{what} holds an integer of more than 4,000 digits")
-        level = [item for items in inner for item in items if isinstance(item, (dict, list, tuple))]
+        level = [item for item in inner if isinstance(item, (dict, list, tuple))]
 
 
 def _CheckCount(what: str, value: object, minimum: int) -> int:
@@ -1238,10 +1238,6 @@ def _HaveSameLead(row: bytes, other: bytes) -> bool:
     """Tell whether two rows of a keyword lead to it in the same ways; within a string every quote is escaped."""
     end, queries = b',"normalized":[', b',"confirmed":['
     return row.partition(end)[0] == other.partition(end)[0] and queries not in row and queries not in other
-
-
-def _IsLive(row: bytes) -> bool:
-    return row.split(b',"deleted":', 1)[1].startswith(b"f")
 
 
 def _KeyOf(row: bytes) -> _Key:
@@ -2028,11 +2024,6 @@ class _Projections:
         """Return the name of one that is there, "" where none is."""
         return next((name for name, path in zip(self.names, self.paths, strict=True) if self._files.Exists(path)), "")
 
-    def Open(self) -> None:
-        for kind, path in enumerate(self.paths):
-            if self.fds[kind] < 0:
-                self.fds[kind] = self._files.Open(path, create=True)
-
     def FindUnfit(self, lengths: list[_Length]) -> Iterator[str]:
         """Yield the names of those that hold anything else than they should."""
         for name, path, length in zip(self.names, self.paths, lengths, strict=True):
@@ -2062,30 +2053,29 @@ class _Projections:
 
         A disk too full for that keeps no tree from opening.
         """
+        files = self._files
         try:
-            self.Open()
+            for kind, path in enumerate(self.paths):
+                self.fds[kind] = files.Open(path, create=True)
             if any(self.FindUnfit(reader.projected)):
-                self._WriteAgain(reader, keep_aside)
+                lengths = zip(self.names, self.fds, reader.synced, strict=True)
+                self._damaged.update(name for name, fd, synced in lengths if files.Size(fd) < synced)
+                again = _LogReader(files, reader.fd, reader.log.bytes)
+                again.write = self._Mend
+                for _ in again.Read():
+                    pass
+                if again.seq != reader.seq:  # it has changed since it was read: what a projection has is not cut
+                    raise again.Corrupt(f"operation {again.seq + 1} cannot be read any more")
+                reader.projected = again.projected  # whatever a checkpoint has said of them
+                for name, fd, length in zip(self.names, self.fds, again.projected, strict=True):
+                    if surplus := files.Read(fd, max(0, files.Size(fd) - length.bytes), length.bytes):
+                        keep_aside(name, surplus, "which the log does not have")
+                        files.Truncate(fd, length.bytes)
+                files.SyncFolder(os.path.dirname(self.paths[0]))
         except _DiskError:
             self.is_behind = True
         said = [f"{name} did not fit the log and was repaired from it" for name in sorted(self._damaged)]
         return said + ["nodes, infos and links.jsonl could not be brought up to date"] * self.is_behind
-
-    def _WriteAgain(self, reader: _LogReader, keep_aside: Callable[[str, bytes, str], None]) -> None:
-        again = _LogReader(self._files, reader.fd, reader.log.bytes)
-        again.write = self._Mend
-        lengths = zip(self.names, self.fds, reader.synced, strict=True)
-        self._damaged.update(name for name, fd, synced in lengths if self._files.Size(fd) < synced)
-        for _ in again.Read():
-            pass
-        if again.seq != reader.seq:  # the log has changed since it was read: what a projection still has is not cut
-            raise again.Corrupt(f"operation {again.seq + 1} cannot be read any more")
-        reader.projected = again.projected  # whatever a checkpoint has said of them
-        for name, fd, length in zip(self.names, self.fds, again.projected, strict=True):
-            if surplus := self._files.Read(fd, max(0, self._files.Size(fd) - length.bytes), length.bytes):
-                keep_aside(name, surplus, "which the log does not have")
-                self._files.Truncate(fd, length.bytes)
-        self._files.SyncFolder(os.path.dirname(self.paths[0]))
 
     def Sync(self) -> bool:
         """Return whether all that the log says is on the disk."""
@@ -2157,19 +2147,6 @@ class _Aside:
             raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
         return _LogReader(self.files, self.files.Open(path, readonly=True), length)
 
-    def _FindProblemsAside(self) -> Iterator[str]:
-        for name in self.files.List(self.data_dir):
-            if re.match("cut_tail-(nodes|infos|links)-", name):
-                yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
-        for name in self.SnapshotNames():
-            try:
-                with self.OpenSnapshot(name):
-                    pass
-            except NotFoundError:  # a folder that was renamed
-                continue
-            except StoreError as error:
-                yield str(error)
-
     def _HistoryPaths(self) -> list[str]:
         names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
         return [os.path.join(self._history, name) for name in names]
@@ -2195,15 +2172,6 @@ class _Aside:
 
     # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
     # says after which operation it begins.
-
-    def _PrepareCompaction(self, keep_history: bool) -> None:
-        """Keep the log before another takes its place, or have it forgotten."""
-        seq = self._reader.seq
-        if keep_history:
-            self._FinishForgetting()  # else this would finish what another began and did not live to do
-            self._SetAside(self._history, f"{seq:018d}.jsonl", copy=False)
-        else:
-            _ReplaceFile(self.files, self._forget_path, [b"%d\n" % seq])
 
     def _FinishForgetting(self) -> None:
         """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
@@ -2497,12 +2465,22 @@ class _FileStore(_Aside):
 
     def Begin(self, apply: Callable[[Rows], None], for_commit: bool = False) -> None:
         """Keep other processes from writing, and let `apply` take in what they wrote; `End` lets them go on."""
-        if self.health is Health.READ_ONLY:
-            self._RefuseChangedLog()
+        reader, files = self._reader, self.files
+        if self.health is Health.READ_ONLY:  # a log that has changed is opened again: so such a tree follows
+            is_shorter = files.Size(reader.fd) < reader.log.bytes  # a writer has taken back what failed
+            if is_shorter or not files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
+                raise ReplacedError(f"{self.log_path} has changed")
             return
         self.RefuseIfFailed()
-        if not self.IsAsLeft():
-            self._CatchUp(apply)
+        if self.IsAsLeft():
+            return
+        self._size = files.Size(reader.fd)
+        if self._size < reader.log.bytes:
+            self._Lose()
+        if self._size > reader.log.bytes:  # else another process has closed its tree, and trimmed the log
+            self._SyncLog()  # the writer may have died before its own
+            self._TakeIn(apply)
+            self._CutTail(reader.JudgeTail())
 
     def IsAsLeft(self) -> bool:
         """Keep other processes from writing; tell whether none has written."""
@@ -2518,7 +2496,10 @@ class _FileStore(_Aside):
         if changed_at != self._folder_time:
             if self._IsReplaced():
                 raise ReplacedError(f"{self.log_path} was replaced")
-            self._NoteFolderTime(changed_at)
+            # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a
+            # time well past proves anything.  Some file systems tick once a second, or every other.
+            tick_ns = 100_000_000 if changed_at % 1_000_000_000 else 2_100_000_000
+            self._folder_time = changed_at if time.time_ns() - changed_at > tick_ns else -1
         if last_line[_CRC] != reader.crc:
             self._Lose()
         after = last_line[length:] if length < _ENVELOPE_LIMIT else files.Read(reader.fd, 1, reader.log.bytes)
@@ -2537,32 +2518,9 @@ class _FileStore(_Aside):
     def _Fail(self, health: Health, what: str, error: _DiskError) -> None:
         self.health, self._failure = health, f"{what}: {error}"
 
-    def _RefuseChangedLog(self) -> None:
-        """Refuse a log that can only be read, and has changed: it is opened again, which is all it does to follow."""
-        reader = self._reader
-        is_shorter = self.files.Size(reader.fd) < reader.log.bytes  # a writer has taken back what failed
-        if is_shorter or not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
-            raise ReplacedError(f"{self.log_path} has changed")
-
     def _IsReplaced(self) -> bool:
         """Tell whether another file has the log's name; or the lock's: then there are two locks."""
         return not (self.files.IsAt(self._reader.fd, self.log_path) and self._lock.IsInPlace())
-
-    def _NoteFolderTime(self, changed_at: int) -> None:
-        # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
-        # well past proves anything.  Some file systems tick once a second, or every other.
-        tick_ns = 100_000_000 if changed_at % 1_000_000_000 else 2_100_000_000
-        self._folder_time = changed_at if time.time_ns() - changed_at > tick_ns else -1
-
-    def _CatchUp(self, apply: Callable[[Rows], None]) -> None:
-        reader = self._reader
-        self._size = self.files.Size(reader.fd)
-        if self._size < reader.log.bytes:
-            self._Lose()
-        if self._size > reader.log.bytes:  # else another process has closed its tree, and trimmed the log
-            self._SyncLog()  # the writer may have died before its own
-            self._TakeIn(apply)
-            self._CutTail(reader.JudgeTail())
 
     def Confirm(self) -> None:
         """Do nothing: the lock is held."""
@@ -2704,7 +2662,15 @@ class _FileStore(_Aside):
         if self.health is not Health.READ_ONLY:  # beside a writer they may lag its log for a moment
             for name in self.projections.FindUnfit(reader.projected):
                 yield f"{name} does not fit the log, or cannot be read; opening corrects it"
-        yield from self._FindProblemsAside()
+        for name in self.files.List(self.data_dir):
+            if re.match("cut_tail-(nodes|infos|links)-", name):
+                yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
+        for name in self.SnapshotNames():
+            try:
+                with contextlib.suppress(NotFoundError), self.OpenSnapshot(name):  # not of a folder that was renamed
+                    pass
+            except StoreError as error:
+                yield str(error)
         with contextlib.closing(self.ReadBack(with_history=True)) as lines:
             for line, raw in lines:
                 if line is None:
@@ -2716,7 +2682,11 @@ class _FileStore(_Aside):
         # The projections are put in place first: a crash between leaves the old log, from which opening restores them.
         self.RefuseIfFailed()
         with _StoreErrors("could not compact ", self.data_dir):
-            self._PrepareCompaction(keep_history)
+            if keep_history:
+                self._FinishForgetting()  # else this would finish what another began and did not live to do
+                self._SetAside(self._history, f"{self.seq:018d}.jsonl", copy=False)
+            else:
+                _ReplaceFile(self.files, self._forget_path, [b"%d\n" % self.seq])
             for kind in (1, 0, 2):  # infos first: of these alone some are read from the disk, and may be damaged
                 rows = (b"\n".join([*bulk, b""]) for bulk in _InBulks(rows_of(kind)))
                 _ReplaceFile(self.files, self.projections.paths[kind], rows)
@@ -2813,19 +2783,11 @@ class _Layer(MutableMapping[str, _Value]):
         self._base = base
         self.changed: dict[str, _Value | None] = {}  # None: taken away
 
-    @override
-    def get(self, key: str, default: Any = None) -> Any:
-        value = self.changed[key] if key in self.changed else self._base.get(key)
-        return default if value is None else value
-
     def __getitem__(self, key: str) -> _Value:
-        value = self.get(key)
+        value = self.changed[key] if key in self.changed else self._base.get(key)
         if value is None:
             raise KeyError(key)
-        return cast("_Value", value)
-
-    def __contains__(self, key: object) -> bool:
-        return self.changed[key] is not None if key in self.changed else key in self._base
+        return value
 
     def __setitem__(self, key: str, value: _Value) -> None:
         self.changed[key] = value
@@ -2838,7 +2800,7 @@ class _Layer(MutableMapping[str, _Value]):
         return itertools.chain(unchanged, (key for key, value in self.changed.items() if value is not None))
 
     def __len__(self) -> int:
-        return len(self._base) + sum((value is not None) - (key in self._base) for key, value in self.changed.items())
+        return sum(1 for _ in self)
 
 
 class _Multimap(Generic[_Value]):
@@ -3073,7 +3035,7 @@ class _State:
 
     def _ApplyLink(self, key: _Key, row: bytes, is_last: bool) -> None:
         _, info_id, keyword_id = key
-        old = self.FindLink(key, row)
+        old = self.FindLink(key)
         if old is not None:
             self.by_info.Discard(info_id, old)
             self.by_node.Discard(keyword_id, old)
@@ -3112,19 +3074,16 @@ class _State:
             id = (id in self.gone_nodes and self._LeftOf(id).parent_id) or _ROOT_ID
         return found
 
-    def FindLink(self, key: _Key, like: bytes = b"") -> bytes | None:
-        """Return the row of a pair's link, of which `like` is another one; looks through the shorter of two lists."""
+    def FindLink(self, key: _Key) -> bytes | None:
+        """Return the row of a pair's link; looks through the shorter of two lists."""
         _, info_id, keyword_id = key
         of_info = self.by_info.Get(info_id)
-        if not of_info:
+        if not of_info:  # nearly always, while a log is read
             return None
         of_node = self.by_node.Get(keyword_id) if len(of_info) > 1 else of_info
-        start = like.partition(b'"ordinal":')[0]
-        start = start or f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
-        for row in of_info if len(of_info) <= len(of_node) else of_node:
-            if row.startswith(start):
-                return row
-        return None
+        start = f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
+        rows = of_info if len(of_info) <= len(of_node) else of_node
+        return next((row for row in rows if row.startswith(start)), None)
 
     def Find(self, record: _NodeOrInfo) -> tuple[Any, bytes | None]:
         """Return where a keyword or info is held now, and the row left of it where it was deleted; None else."""
@@ -4138,7 +4097,7 @@ class _Transaction:
         row = _EncodeRecord(record)
         if isinstance(record, InfoKeywordLink):
             key = 2, record.info_id, record.keyword_id
-            self.StageRow(key, row, self.base.FindLink(key, row))
+            self.StageRow(key, row, self.base.FindLink(key))
             return
         kind = 0 if isinstance(record, KeywordNode) else 1
         held = (self.base.infos if kind else self.base.nodes).get(record.id)
@@ -4153,7 +4112,8 @@ class _Transaction:
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
         old = self.staged.get(key)
         if old is not None:  # by an earlier operation of the group, perhaps
-            before = old[0] if _IsLive(old[0]) else dead
+            is_live = old[0].split(b',"deleted":', 1)[1].startswith(b"f")
+            before = old[0] if is_live else dead
         self.steps.append((key, old, before))  # first: Ctrl-C may come after this
         self.staged[key] = row, head or key
 
@@ -4300,17 +4260,12 @@ def _ChangeKeyword(tx: _Transaction, node: KeywordNode, patch: _Row) -> KeywordN
     return node
 
 
-def _PlanAddAlias(tx: _Transaction, id: str, alias: str) -> KeywordNode:
+def _PlanAlias(tx: _Transaction, id: str, alias: str, *, keep: bool = True) -> KeywordNode:
     node = tx.ReadNode(id)
-    aliases = node.aliases if alias in node.aliases else [*node.aliases, alias]
-    return _ChangeKeyword(tx, node, {"aliases": aliases})
-
-
-def _PlanRemoveAlias(tx: _Transaction, id: str, alias: str) -> KeywordNode:
-    node = tx.ReadNode(id)
-    if alias not in node.aliases:
+    if not keep and alias not in node.aliases:
         raise InvalidInputError(f"{_Shorten(node.name)} has no alias {_Shorten(alias)}")
-    return _ChangeKeyword(tx, node, {"aliases": [name for name in node.aliases if name != alias]})
+    aliases = [name for name in node.aliases if keep or name != alias]
+    return _ChangeKeyword(tx, node, {"aliases": list(dict.fromkeys([*aliases, alias])) if keep else aliases})
 
 
 def _PlanConfirm(tx: _Transaction, id: str, query: str, *, keep: bool = True) -> KeywordNode:
@@ -4366,7 +4321,7 @@ def _MoveLinks(tx: _Transaction, state: _State, ids: Iterable[str], to: str | No
             if to is not None and info_id not in moved:
                 moved.add(info_id)
                 key, new = (2, info_id, to), row.replace(here, there, 1)
-                if len(state.by_info.Get(info_id)) == 1 or state.FindLink(key, new) is None:
+                if state.FindLink(key) is None:
                     tx.StageRow(key, new, None)
 
 
@@ -4424,32 +4379,25 @@ def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
     # For cost alone: what was moved goes from here before it is there again, so an info has one link to look at.
     for row in reversed(after.links):
         key = _ReadLinkKey(row)
-        now = state.FindLink(key, row)
+        now = state.FindLink(key)
         if now != (row if _LIVE in row else None):
             changed.append(_ReadRecord(row))
         elif key in was or now is not None:  # else it was made and deleted by the same operation
             tx.StageRow(key, was.get(key), now)
     changed.reverse()  # to be named in their order
     for row in reversed([*after.nodes, *after.infos]):
-        record = _ReadRecord(row)
-        if not _UndoRecord(tx, state, record, row, was.get(_KeyOf(row))):
+        record, key = _ReadRecord(row), _KeyOf(row)
+        held, gone = state.Find(record)
+        present = gone if held is None else tx.ReadRow(held)
+        now = None if present is None else _ReadRecord(present)
+        if now is None or not (present == row or _IsAsLeft(now, record)):
             changed.append(record)
+        elif key in was or not record.deleted or getattr(record, "merged_into", None) is not None:
+            _PutBack(tx, record, was.get(key), now.version, row)  # else it was made and deleted by the same operation
     if changed:
         raise ConflictError("a later operation has changed", changed)
     if dangling := list(tx.FindDangling()):
         raise ConflictError("what came later needs what this would take away:", dangling)
-
-
-def _UndoRecord(tx: _Transaction, state: _State, record: _NodeOrInfo, row: bytes, was: bytes | None) -> bool:
-    """Stage a keyword or info as it was; return False where it is not as the operation left it."""
-    held, gone = state.Find(record)
-    present = gone if held is None else tx.ReadRow(held)
-    now = None if present is None else _ReadRecord(present)
-    if now is None or not (present == row or _IsAsLeft(now, record)):
-        return False
-    if was is not None or not record.deleted or getattr(record, "merged_into", None) is not None:
-        _PutBack(tx, record, was, now.version, row)  # else it was made and deleted by the same operation
-    return True
 
 
 def _PutBack(
@@ -4476,7 +4424,7 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
         tx.StageRow(_ReadLinkKey(row), None, row)
     for row in sorted(links_then - links_now, key=_OrdinalOf):
         key = _ReadLinkKey(row)
-        tx.StageRow(key, row, now.FindLink(key, row))
+        tx.StageRow(key, row, now.FindLink(key))
     for held_now, held_then in ((now.nodes, then.nodes), (now.infos, then.infos)):
         for id in dict.fromkeys([*held_now, *held_then]):
             was = read(held_then[id]) if id in held_then else None
@@ -4549,10 +4497,6 @@ class _GroupCommit:
         self.is_alone = True  # neither does a group form, nor is one expected; the end of each group says so again
 
     def Run(self, job: _Job[Any]) -> None:
-        if self.is_alone and not self._commit_lock.locked():  # two that find it so take turns
-            with self._commit_lock:
-                self._commit_jobs([job])
-            return
         jobs, lock = self._forming
         try:
             with self._lock:
@@ -4697,11 +4641,6 @@ class OpenOperation:
         state = f"open, {_Count(len(self.writes), 'write')}" if self.is_open else "ended"
         return f"<OpenOperation {_Shorten(self._name)} {state}>"
 
-    def Abandon(self) -> None:
-        """Forget all of it: the block is the parent process's."""
-        self._stage = "ended"
-        self.CutTo(0)
-
     def Prepare(self) -> _Transaction:
         """Return the work so far, on the tree as it is.  The tree's lock is held."""
         if self.transaction is None:
@@ -4745,12 +4684,6 @@ class OpenOperation:
         if self.transaction is not None and not self.transaction.TakeIn(records):
             self.transaction = None
 
-    def TransactionOn(self, state: _State) -> _Transaction | None:
-        """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
-        mine = self.transaction
-        is_current = mine is not None and mine.base is state and mine.base_count == state.change_count
-        return mine if is_current else None
-
     def _RunPlans(self, transaction: _Transaction) -> None:
         for plan, _, _ in self.writes:
             plan(transaction)
@@ -4784,11 +4717,13 @@ def _RenewAllAfterFork() -> None:
 os.register_at_fork(after_in_child=_RenewAllAfterFork)
 
 
-class _Guards(threading.local):
-    """A lock for each thread, by which it knows its own calls within its calls; Ctrl-C leaves no lock behind."""
+class _OfThread(threading.local):
+    """What each thread has: its last operation, and a lock by which it knows its own calls within its calls."""
+
+    last_operation: str | None = None
 
     def __init__(self) -> None:
-        self.lock: Any = threading.RLock()
+        self.lock: Any = threading.RLock()  # Ctrl-C leaves none behind; Any: typeshed does not know `_is_owned`
 
 
 class _Engine:
@@ -4815,7 +4750,6 @@ class _Engine:
         self.ranker: Ranker | None = None  # None: made by the next opening, in a forked child too
         self.make_store = make_store
         self.Now = clock if clock is time.time else partial(_ReadClock, clock)
-        self.of_thread = threading.local()  # `last_operation` of each thread
         self._finalizer = weakref.finalize(self, str)
         self._MakeLocks()
         _ENGINES.add(self)
@@ -4824,7 +4758,7 @@ class _Engine:
         self.lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`, which `threading.Condition` uses
         self.commit_lock = threading.Lock()
         self._committer = _GroupCommit(partial(self._WorkUpToDate, self._CommitJobs), self.commit_lock)
-        self._guards = _Guards()
+        self.of_thread = _OfThread()
 
     # -- opening and closing --------------------------------------------------
 
@@ -4852,7 +4786,8 @@ class _Engine:
         with self.lock:
             self.store, self.state = store, state
             self.health = _SOUND
-            self._RunBlocksAgain()
+            for block in self.OpenBlocks():
+                block.transaction = None
             self.position = store.position
         self._finalizer.detach()
         self._finalizer = weakref.finalize(self, store.Release)
@@ -4869,7 +4804,7 @@ class _Engine:
     def CheckOpen(self) -> None:
         """Refuse a closed tree; open it again where that must be."""
         self._RefuseClosed()
-        if self.lock._is_owned() and self._guards.lock._is_owned():
+        if self.lock._is_owned() and self.of_thread.lock._is_owned():
             raise _ReentryError(_REENTRY)  # it would see half an operation
         if self.health is _STALE:
             with self.Enter(), self.commit_lock:
@@ -4881,7 +4816,7 @@ class _Engine:
 
     def Enter(self) -> Any:
         """Return the lock to hold while a thread writes, opens or closes; refuse a call in the middle of its own."""
-        guard = self._guards.lock
+        guard = self.of_thread.lock
         if guard._is_owned() or self.lock._is_owned():
             raise _ReentryError(_REENTRY)
         return guard
@@ -4914,7 +4849,8 @@ class _Engine:
         self._MakeLocks()
         self.ranker = None
         for block in self.OpenBlocks():
-            block.Abandon()
+            block._stage = "ended"  # it is the parent process's
+            block.CutTo(0)
         if self.health is not _CLOSED:
             self.health = _STALE
 
@@ -4986,10 +4922,6 @@ class _Engine:
         with self.lock:
             self._blocks = tuple(map(weakref.ref, [*self.OpenBlocks(), *new]))
 
-    def _RunBlocksAgain(self) -> None:
-        for block in self.OpenBlocks():
-            block.transaction = None
-
     def ReadRow(self, held: Any) -> bytes:
         """Return the row of an info; a long one is read without the tree's lock, which must not be held."""
         while not isinstance(held, bytes):
@@ -5022,9 +4954,8 @@ class _Engine:
 
         A single writer takes the straight way, by `make`, where there is one.
         """
-        result: _Value | None = None if make is None else self.WriteAlone(make)
-        if result is not None:
-            return result
+        if make is not None and (result := self.WriteAlone(make)) is not None:
+            return cast("_Value", result)
         if self._blocks and (block := self.FindBlock()) is not None:
             return block.Add(plan, author, agent_ios)
         return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, None, make))
@@ -5034,8 +4965,9 @@ class _Engine:
 
         Beside a sync all code is cold and costs by the line, so nothing stands here that a single writer does not need.
         """
-        is_alone = self._committer.is_alone and type(self.store) is _FileStore
-        if self._blocks or self.commit_lock.locked() or not is_alone:
+        if self._blocks or not self._committer.is_alone or self.commit_lock.locked():
+            return None
+        if type(self.store) is not _FileStore:
             return None
         made, position = None, ""
         with self.Enter(), self.commit_lock:
@@ -5179,9 +5111,10 @@ class _Engine:
 
     def _RunPlans(self, jobs: list[_Job[Any]]) -> list[_Brought]:
         """Run each plan on the tree as those before it leave it; return what they bring."""
-        block = jobs[0].block if len(jobs) == 1 else None  # its own transaction takes no steps of others
-        transaction = None if block is None else block.TransactionOn(self.state)
-        transaction = transaction or _Transaction(self, self.state)
+        block, state = jobs[0].block if len(jobs) == 1 else None, self.state
+        transaction = None if block is None else block.transaction  # which takes no steps of others
+        if transaction is None or transaction.base is not state or transaction.base_count != state.change_count:
+            transaction = _Transaction(self, state)
         brought: list[_Brought] = []
         for job in jobs:
             operation = self._RunPlan(job, transaction)
@@ -5392,7 +5325,14 @@ def _FindProblems(store: _FileStore, state: _State) -> Iterator[str]:
         yield str(error)
         return
     yield from problems
-    yield from _Compare(state, fresh, store.ReadRow)
+    if fresh.next_ordinal != state.next_ordinal:
+        yield f"the next ordinal is {state.next_ordinal} in memory, {fresh.next_ordinal} on the disk"
+    tables = {name: [getattr(each, name) for each in (state, fresh)] for name in state.DICTS}
+    tables |= {name: [getattr(each, name).changed for each in (state, fresh)] for name in state.MULTIMAPS}
+    for name, (mine, other) in tables.items():
+        for key in dict.fromkeys((*mine, *other)) if mine != other else ():
+            if mine.get(key) != other.get(key):
+                yield f"{name}: {_Shorten(key)} is, or leads to, another in memory than on the disk"
     reached = set(fresh.Under([_ROOT_ID]))
     for id, level in dict(state.levels).items():
         if id not in reached or level != fresh.LevelOf(id):
@@ -5410,26 +5350,6 @@ def _FindProblems(store: _FileStore, state: _State) -> Iterator[str]:
             is_whole = record.info_id in fresh.infos and record.keyword_id in fresh.nodes
         if not is_whole:
             yield f"{record!r} refers to what is not there"
-
-
-def _Compare(state: _State, fresh: _State, read: Callable[[Any], bytes]) -> Iterator[str]:
-    """Yield where the tables in memory differ from those made of the log."""
-    if fresh.next_ordinal != state.next_ordinal:
-        yield f"the next ordinal is {state.next_ordinal} in memory, {fresh.next_ordinal} on the disk"
-    for name in (*state.MULTIMAPS, *state.DICTS):
-        mine, other = getattr(state, name), getattr(fresh, name)
-        for key in dict.fromkeys((*mine, *other)):
-            try:
-                held: list[Any]
-                if isinstance(mine, _Multimap):
-                    held = [list(table.Get(key)) for table in (mine, other)]
-                else:
-                    held = [read(table[key]) if key in table else None for table in (mine, other)]
-            except StoreError as error:
-                yield str(error)
-                continue
-            if held[0] != held[1]:
-                yield f"{name}: {_Shorten(key)} is, or leads to, another in memory than on the disk"
 
 
 def _Measure(state: _State) -> dict[str, Any]:
@@ -5626,21 +5546,17 @@ def _CarryOut(tree: KeywordTree, plan: object, changed_by: str) -> str:
             ids = ", ".join(f"{_Shorten(id)}" for id in changed[:5])
             raise ConflictError(f"the tree has outgrown the plan at {ids}:", there)
         for step in steps:
-            _CarryOutStep(tree, step, changed_by)
+            if step["action"] == "merge":
+                tree.MergeKeywords(step["src_id"], step["dst_id"], changed_by)
+            elif step["action"] == "link":
+                tree.LinkInfo(step["info_id"], step["keyword_id"], created_by="agent")
+            elif step["action"] == "move":
+                tree.MoveKeyword(step["id"], step["new_parent_id"], changed_by)
+            else:
+                group = tree.CreateKeyword(step["name"], step["parent_id"], created_by="agent")
+                for id in step["ids"]:
+                    tree.MoveKeyword(id, group.id, changed_by)
     return block.id
-
-
-def _CarryOutStep(tree: KeywordTree, step: _Step, changed_by: str) -> None:
-    if step["action"] == "merge":
-        tree.MergeKeywords(step["src_id"], step["dst_id"], changed_by)
-    elif step["action"] == "link":
-        tree.LinkInfo(step["info_id"], step["keyword_id"], created_by="agent")
-    elif step["action"] == "move":
-        tree.MoveKeyword(step["id"], step["new_parent_id"], changed_by)
-    else:
-        group = tree.CreateKeyword(step["name"], step["parent_id"], created_by="agent")
-        for id in step["ids"]:
-            tree.MoveKeyword(id, group.id, changed_by)
 
 
 def _CheckPlan(plan: object) -> tuple[list[_Step], _Row]:
@@ -5922,16 +5838,6 @@ class _Journal:
         if operation.op in _BEGINNINGS:
             raise _Invalid("what begins a log cannot be undone", operation.op)
         return operation
-
-    def FindUndo(self, operation_id: str) -> str:
-        """Return the id of the operation that undid one and is not undone itself, "" where there is none."""
-        undone: dict[str, str] = {}
-        with contextlib.closing(self.Lines()) as lines:
-            changes = (_ReadChange(raw) for line, raw in lines if line.op != STATE)
-            for change in itertools.takewhile(lambda each: each.operation_id != operation_id, changes):
-                if change.operation_id not in undone:
-                    undone |= dict.fromkeys(change.Undoes(), change.operation_id)
-        return undone.get(operation_id, "")
 
     def Lines(self, id: str = "", with_history: bool = True) -> Generator[tuple[LogLine, bytes], None, None]:
         """Yield the lines of operations, or of those that may touch a record, newest first."""
@@ -6230,7 +6136,7 @@ class KeywordTree:
     @property
     def last_operation(self) -> str | None:
         """The id of this thread's last operation that wrote something, for `Undo`; None before the first."""
-        return getattr(self._engine.of_thread, "last_operation", None)
+        return self._engine.of_thread.last_operation
 
     @property
     def _ranker(self) -> Any:
@@ -6627,11 +6533,11 @@ class KeywordTree:
 
     def AddAlias(self, id: str, alias: str, changed_by: str = "user") -> KeywordNode:
         """Give a keyword one more name.  Cost: one sync; nothing where it has the alias."""
-        return self._ChangeNode("add_alias", _PlanAddAlias, changed_by, id=id, alias=alias)
+        return self._ChangeNode("add_alias", _PlanAlias, changed_by, id=id, alias=alias)
 
     def RemoveAlias(self, id: str, alias: str, changed_by: str = "user") -> KeywordNode:
         """Take an alias from a keyword; InvalidInputError where it has none that reads exactly so.  Cost: one sync."""
-        plan = partial(_PlanRemoveAlias, alias=_CheckText("alias", alias))
+        plan = partial(_PlanAlias, alias=_CheckText("alias", alias), keep=False)
         return self._ChangeNode("remove_alias", plan, changed_by, id=id)
 
     def MoveKeyword(self, id: str, new_parent_id: str, changed_by: str = "user") -> KeywordNode:
@@ -6797,14 +6703,11 @@ class KeywordTree:
         """
         self._CheckAndRefresh(operation_id=operation_id)
         operation = self._journal.Find(str(operation_id))
+        undoes = {"undoes": operation.id}  # a name would not do: a program may call anything "undo"
         try:
-            undoes = {"undoes": operation.id}  # a name would not do: a program may call anything "undo"
             return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by, [undoes])
-        except ConflictError as error:
+        except ConflictError:
             self._journal.Find(operation.id)  # NotFoundError where another process has forgotten it meanwhile
-            if undo := self._journal.FindUndo(operation.id):
-                message = f"it is undone already; to bring it back, undo {_Shorten(undo)}:"
-                raise ConflictError(message, error.records) from None
             raise
 
     def Snapshot(self, copy: bool = False) -> str:
