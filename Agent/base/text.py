@@ -138,6 +138,15 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
+def typed_names(text: str) -> list[str]:
+    r"""Return the names of a list that a person typed, with commas of either language, or blanks, between them.
+
+    >>> typed_names("林悦，maya、 team:x\norg:y,")
+    ['林悦', 'maya', 'team:x', 'org:y']
+    """
+    return [name for name in re.split(r"[\s,，、]+", text) if name]
+
+
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text, with their marks; a line end is an end, unless a small letter follows.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..base.language import count_of, say
-from ..base.text import plain_of
+from ..base.text import plain_of, typed_names
 from ..keyword_tree import InvalidInputError
 from ..store.addresses import is_address, refuse_address
 from .program import Command, Option, command, group, kept
@@ -344,7 +344,7 @@ def _of_hub(
         given = session.given
         place = files.hub_place(given.get("data"), given.get("log"))
         if MODELS in parameters:
-            named["models"] = [one for one in given.get("models", "").split(",") if one]
+            named["models"] = typed_names(given.get("models", ""))
         if has_json:
             named["as_json"] = session.as_json
         if meaning:

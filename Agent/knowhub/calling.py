@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.language import language_of
+from ..base.text import typed_names
 
 try:
     import httpx
@@ -74,7 +75,7 @@ async def _connect() -> Connection:
     if given is not None:
         return given
     named = os.environ.get("KNOWHUB_SCOPES") or ""
-    scopes = tuple(scope.strip() for scope in named.split(",") if scope.strip())
+    scopes = tuple(typed_names(named))
     url = os.environ.get("KNOWHUB_URL") or DEFAULT_URL
     if url.startswith("file:"):
         app, token = await asyncio.to_thread(_local, url.removeprefix("file:"))

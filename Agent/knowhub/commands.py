@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from ..base.checks import check_free
 from ..base.language import say
+from ..base.text import typed_names
 from ..store.addresses import open_tree
 from ..store.backup import backup as copy_tree
 from ..store.backup import new_folder
@@ -169,13 +170,13 @@ def token(
     elif action == "login":
         print(f"http://127.0.0.1:{port}/login?code={tokens.make_login(own_token(tokens)[1])}")
     else:
-        named = [name for name in rights.split(",") if name]
+        named = typed_names(rights)
         if not set(named) <= set(RIGHTS):
             raise KnowHubError("invalid", f"rights are {', '.join(RIGHTS)}")
         if not 0 <= days < float("inf"):
             raise KnowHubError("invalid", f"days must be a number not below 0: {days}")
         until = time.time() + days * 86_400 if days else None
-        chosen = [scope for scope in (tokens.org if scopes is None else scopes).split(",") if scope]
+        chosen = [*filter(None, [tokens.org])] if scopes is None else typed_names(scopes)
         print(tokens.make(principal or own_principal(), named, chosen, until)[0])
 
 
@@ -183,8 +184,8 @@ def group(place: str | Path, *, id: str, members: str | None, scopes: str) -> No
     """Show the groups, or say who is in one and what they see by it."""
     with KnowHub(_there(place)) as hub:
         if id:
-            body = {"members": [one for one in (members or "").split(",") if one]}
-            hub.put_group(LOCAL, id, {**body, "scopes": [scope for scope in scopes.split(",") if scope]})
+            body = {"members": typed_names(members or ""), "scopes": typed_names(scopes)}
+            hub.put_group(LOCAL, id, body)
         for each in hub.list_groups(LOCAL)["results"]:
             print(f"{each['id']}: {','.join(each['members'])}  {','.join(each['scopes']) or '-'}")
 

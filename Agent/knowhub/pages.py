@@ -8,6 +8,7 @@ that it was sent from these pages (Sec-Fetch-Site, else Origin); the cookie is H
 import contextlib
 import difflib
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,12 +27,13 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from ..base.language import say_in
+from ..base.text import typed_names
 from .application import Application
 from .gate import wants_chinese
 from .hub import KnowHub
 from .oidc import KEPT_S, OpenId
 from .prompts import WORDS
-from .records import OWNER_SCOPE, RIGHTS, Json, KnowHubError, kind_of, not_found
+from .records import OWNER_SCOPE, RIGHTS, Json, KnowHubError, invalid, kind_of, not_found
 from .schemas import CONTENT_TYPES, TYPES
 from .tokens import SESSION_S, Token, sees
 
@@ -147,7 +149,8 @@ class Visit:
     def show(self, name: str, status: int = 200, **values: Any) -> Response:
         """Return a page, of a problem with its status.  For the pool: Markdown of a long text takes its time."""
         language, url, openid = self.language(), self.request.url, self.pages.app.settings.openid
-        shared = {"t": WORDS[language], "language": language, "token": self.token, "types_known": TYPES}
+        shared: Json = {"t": WORDS[language], "language": language, "token": self.token, "types_known": TYPES}
+        shared["say"] = partial(say_in, language)
         shared["here"] = url.path + (f"?{url.query}" if url.query else "")
         shared["openid"] = urlsplit(openid.issuer).netloc if openid else ""
         if isinstance(error := values.get("problem"), KnowHubError):
@@ -297,7 +300,7 @@ def stylesheet(visit: Visit) -> Response:
 def document(visit: Visit) -> Response:
     """Show the API, from the document that describes it, without foreign scripts."""
     paths = visit.pages.app.api.openapi()["paths"]
-    return visit.show("api", paths=paths, say=partial(say_in, visit.language()))
+    return visit.show("api", paths=paths)
 
 
 def _openid_of(visit: Visit) -> tuple[OpenId, Json]:
@@ -349,7 +352,7 @@ def _accept(visit: Visit) -> None:
 
 
 def _put_group(visit: Visit) -> None:
-    body = {"members": _list(visit.form.get("members")), "scopes": _list(visit.form.get("scopes"))}
+    body = {"members": typed_names(visit.form.get("members", "")), "scopes": typed_names(visit.form.get("scopes", ""))}
     visit.hub.put_group(visit.token, visit.form.get("group", ""), body)
 
 
@@ -428,10 +431,10 @@ def edit(visit: Visit) -> Response:
     found = visit.hub.get(visit.token, visit.id)
     if visit.request.method != "POST":
         return visit.show("edit", entry=found, form=_fields_of(found))
-    body = _entry_of(visit.form, found["tags"])
-    patch = {name: body[name] for name in _changed(visit.form, _fields_of(found))}
+    patch: Json = {}
     try:
-        if patch:
+        body = _entry_of(visit.form, found["tags"])
+        if patch := {name: body[name] for name in _changed(visit.form, _fields_of(found))}:
             visit.hub.patch(visit.token, visit.id, patch, visit.version)
     except KnowHubError as error:  # what was typed stays; after a conflict, beside what is there by now
         there = visit.hub.get(visit.token, visit.id)
@@ -500,6 +503,10 @@ def _number(text: str | None) -> int | None:
     return None
 
 
+_COLONS = (": ", "：", ":")
+"""Between a tag and its value: the first that a line holds, as shown (a key may hold a colon), or as typed."""
+
+
 def _tag_lines(tags: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return {f"{key}: {value}": (key, value) for key, value in tags.items()}
 
@@ -520,19 +527,21 @@ def _fields_of(entry: Mapping[str, Any]) -> dict[str, str]:
 def _entry_of(form: Mapping[str, str], there: Mapping[str, str] = {}) -> Json:
     """Return the body that a form describes.  `there`: the tags that it showed; a line of theirs stays what it is."""
     tags, known = {}, _tag_lines(there)
-    for line in form.get("tags", "").splitlines():
-        key, _, value = line.partition(": " if ": " in line else ":")  # as they are shown; a key may hold a colon
-        key, value = known.get(line, (key, value))
-        if key.strip() and value.strip():
-            tags[key.strip()] = value.strip()
+    for number, line in enumerate(form.get("tags", "").splitlines(), 1):
+        colon = next((one for one in _COLONS if one in line), ":")
+        key, value = known.get(line) or map(str.strip, line.partition(colon)[::2])
+        if key and value:
+            tags[key] = value
+        elif line.strip():
+            raise invalid("/tags", f"line {number} must be a tag, a colon and a value")
     return {
         "task": form.get("task", "").strip(),
         "content": form.get("content", ""),
-        "types": [name for name in form.get("types", "").split(",") if name],
+        "types": typed_names(form.get("types", "")),
         "tags": tags,
-        "scopes": form.get("scopes", "").replace(",", " ").split(),
+        "scopes": typed_names(form.get("scopes", "")),
         "score": _number(form.get("score")) or 3,
-        "resource_ids": form.get("resource_ids", "").split(),
+        "resource_ids": typed_names(form.get("resource_ids", "")),
     }
 
 
@@ -543,12 +552,17 @@ def evolve(visit: Visit) -> Response:
     return _to(f"/knowledge/{visit.id}" if made["evolution"]["state"] == "applied" else "/proposals")
 
 
+_reasons = re.compile(r"(it loses|it brings in|[^;(]+)([^;]*)(?:; |$)").findall
+"""The reasons why a text waits for a person, each with the value that follows some."""
+
+
 @page("/proposals")
 def proposals(visit: Visit) -> Response:
     """Show what was proposed."""
     found = visit.hub.proposals(visit.token, visit.page("state"))
     for each in found["results"]:
         each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
+        each["why"] = _reasons(each["why"])
     return visit.show("proposals", found=found)
 
 
@@ -648,11 +662,8 @@ def tokens(visit: Visit) -> Response:
     """Show tokens and groups, and a new token this once."""
     hub, form, made = visit.hub, visit.form, None
     if visit.request.method == "POST":
-        body = {"principal": form.get("principal", ""), "rights": _list(form.get("rights"))}
-        made = hub.make_token(visit.token, {**body, "scopes": _list(form.get("scopes"))})
+        body = {"principal": form.get("principal", ""), "rights": typed_names(form.get("rights", ""))}
+        made = hub.make_token(visit.token, {**body, "scopes": typed_names(form.get("scopes", ""))})
     found, groups = hub.list_tokens(visit.token), hub.list_groups(visit.token)
     return visit.show("tokens", found=found, groups=groups, made=made, rights=RIGHTS)
 
-
-def _list(text: str | None) -> list[str]:
-    return [part for part in (text or "").replace(" ", ",").split(",") if part]

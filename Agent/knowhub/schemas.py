@@ -513,7 +513,7 @@ def check_resource_id(id: str) -> None:
         KnowHubError: `invalid`.
     """
     if not isinstance(id, str) or len(id) > RESOURCE_ID_LIMIT or _RESOURCE_ID(id) is None:
-        raise invalid("/id", "1 to 8 segments of letters, digits, `._-`, none of dots alone, 200 characters at most")
+        raise invalid("/id", "1 to 8 segments of A-Z, a-z, 0-9, `._-`, none of dots alone, 200 characters at most")
 
 
 def is_text(value: object, limit: float = math.inf) -> bool:

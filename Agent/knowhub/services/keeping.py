@@ -223,7 +223,7 @@ class Keeping(Store):
         """Let principals see scopes as members of a group; a group without members goes."""
         body = admit(token, "admin", GroupIn, body)
         if not re.fullmatch(NAME_PATTERN, id):
-            raise invalid("/id", "a group's name is 1 to 100 letters, digits, `._-`, no dot first")
+            raise invalid("/id", "a group's name is 1 to 100 of A-Z, a-z, 0-9, `._-`, no dot first")
         check_plain([*body.members, *body.scopes])
         before = self.tokens.groups().get(id, {"members": [], "scopes": []})
         if not self._governs(token, [*body.scopes, *before["scopes"]]):

@@ -17,8 +17,8 @@ SAID = {
         "all agrees: True",
     ),
     "knowhub_agent.py": (
-        "📚 相关知识 (0 条)",
-        "📚 相关知识 (1 条)",
+        "📚 相关知识（0 条）",
+        "📚 相关知识（1 条）",
         "undetected_chromedriver",
         "score 4, helpful 0, harmful 0",
     ),

@@ -20,7 +20,7 @@ import pytest
 
 from Agent.base.language import say_in
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.knowhub.pages import MARKDOWN_LIMIT, _difference, add_pages, render_markdown
+from Agent.knowhub.pages import MARKDOWN_LIMIT, _difference, _reasons, add_pages, render_markdown
 from Agent.knowhub.prompts import WORDS
 from Agent.knowhub.records import RIGHTS
 from Agent.knowhub.server import router
@@ -234,7 +234,7 @@ class TestWork:
             "task": "Fry an egg",
             "content": "Hot pan.",
             "types": ["tool", "plan"],
-            "tags": "meal: breakfast",
+            "tags": "meal：breakfast",
             "scopes": "team:w",
             "score": "4",
         }
@@ -311,6 +311,8 @@ class TestWork:
         page = client.get("/proposals").text
         accept = re.search(r'action="(/proposals/[^"]+/accept)"', page)
         assert accept is not None
+        reasons = _reasons("it loses 7; it changes a word (7)")
+        assert [say_in("zh", reason.strip()) for reason, _ in reasons] == ["丢失了", "改变了一个词"]
         assert client.post(accept[1], data={"content": "Seven minutes."}).status_code == 303
         page = client.get("/slim").text
         plan = re.search(r'name="plan" value="([^"]*)"', page)
@@ -451,6 +453,8 @@ class TestForms:
         assert faulty.status_code == 422
         assert _Form(faulty.text, "task").fields["content"] == ["TYPED-TOO"]
         assert "/types" in faulty.text
+        form = {"task": "TYPED", "content": "x", "types": "tool", "scopes": "user:owner", "tags": "a: b\nno colon"}
+        assert "/tags" in client.post("/knowledge/new", data=form).text
 
         id = served.hub.save(Token("former", LOCAL.rights, LOCAL.scopes), ODD)["entry"]["id"]
         form = form_of(client, f"/knowledge/{id}/edit", "task")
