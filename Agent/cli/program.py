@@ -91,7 +91,7 @@ class _Formatter(click.HelpFormatter):
 
     @override
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        super().write_usage(prog, _say_types(args), say("Usage: ") if prefix is None else prefix)
+        super().write_usage(prog, say_types(args), say("Usage: ") if prefix is None else prefix)
 
     @override
     def write_heading(self, heading: str) -> None:
@@ -102,7 +102,7 @@ class _Formatter(click.HelpFormatter):
         if not is_chinese():
             super().write_dl(list(rows), col_max, col_spacing)
             return
-        said = [(_say_types(name), _say_help(text)) for name, text in rows]
+        said = [(say_types(name), _say_help(text)) for name, text in rows]
         column = min(max(cell_len(name) for name, _ in said), col_max) + col_spacing
         for name, text in said:  # click counts characters, of which a Chinese one takes two columns
             gap = column - cell_len(name)
@@ -123,10 +123,15 @@ def _wrap(text: str, width: int) -> list[str]:
     return lines
 
 
-def _say_types(text: str) -> str:
-    """Return click's names of the values of options and arguments in the chosen language."""
-    types = r"\[OPTIONS\]|COMMAND \[ARGS\]|\b(INTEGER|FLOAT)( RANGE)?\b|\bTEXT\b"
+def say_types(text: str) -> str:
+    """Return the names of the values of options and arguments in the chosen language."""
+    types = r"\[OPTIONS\]|COMMAND \[ARGS\]|\b[A-Z][A-Z_]+( RANGE)?\b"
     return re.sub(types, lambda found: say(found[0]), text)
+
+
+def _say_ranges(text: str) -> str:
+    """Return click's names of ranges in Chinese."""
+    return re.sub(r"(\d+)<=x<=(\d+)", r"\1 到 \2", text).replace("x>=", "≥ ")
 
 
 def _say_help(text: str) -> str:
@@ -135,9 +140,9 @@ def _say_help(text: str) -> str:
     if said == text:
         text, bracket, extra = text.rpartition("  [")
         said = f"{say(text)}{bracket}{extra}" if bracket else said
-    for english in ("[default: ", "[required]", "[env: ", "; default: ", "; x>=", "x>="):
+    for english in ("[default: ", "[env: ", "; default: ", "; "):
         said = said.replace(english, say(english))
-    return said
+    return _say_ranges(said)
 
 
 class _Context(click.Context):
@@ -324,7 +329,11 @@ def _run(of: click.Command, words: list[str], name: str, session: Session) -> in
             hint = say("Try '{} --help' for help.", error.ctx.command_path)
             session.messages.print(line(error.ctx.get_usage().rstrip(), "\n", hint, keep_lines=True))
         said = re.sub(r"\n\t", " ", error.format_message())  # click writes each choice on a line of its own
-        return session.explain(InvalidInputError(said.removesuffix(".") if is_chinese() else said))
+        if is_chinese():
+            said = re.sub("^(缺少参数 )?'[A-Z_]+", lambda found: say_types(found[0]), said)  # nothing that was typed
+            said = re.sub(r" ?'([^']*)',? ?", r"“\1”", _say_ranges(said)).replace("”“", "”、“")
+            said = said.replace("。 ", "。").rstrip(".。")
+        return session.explain(InvalidInputError(said))
     except click.ClickException as error:
         return session.explain(InvalidInputError(error.format_message()))
 
@@ -333,7 +342,8 @@ def _say_one_or_many(one: str, many: str, count: int) -> str:
     return say(one if count == 1 else many)
 
 
-for _name in ("core", "exceptions", "parser", "types"):  # click marks its texts for gettext, which reads no TOML
+# click marks its texts for gettext, which reads no TOML.
+for _name in ("core", "exceptions", "parser", "termui", "types"):
     vars(importlib.import_module(f"click.{_name}")).update(_=say, ngettext=_say_one_or_many)
 
 for _module in MODULES:

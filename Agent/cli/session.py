@@ -14,6 +14,7 @@ import fcntl
 import inspect
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 from rich.status import Status
 
-from ..base.language import count_of, parts, say
+from ..base.language import count_of, is_chinese, parts, say
 from ..base.names import encode_name
 from ..formats.records import ROOT_ID
 from ..keyword_tree import (
@@ -61,6 +62,7 @@ NEAR = 0.3
 """Confidence above which a keyword is offered for a name that does not exist."""
 
 FOUND, NOT_FOUND, BAD_USE, STORE_PROBLEM, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
+_KINDS = {NOT_FOUND: "Not found: ", BAD_USE: "Bad use: ", STORE_PROBLEM: "A store problem: "}
 _NAMED_WRONGLY = FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError
 
 
@@ -331,7 +333,10 @@ class Session:
             more = {"next_step": step, "candidates": list(rows)}
             self.messages.write_json(value | {name: part for name, part in more.items() if part})
             return code
-        self.messages.print(line((say("Error: "), "red"), said, keep_lines=True), soft_wrap=True)
+        lead = say("Error: ")
+        if is_chinese() and re.sub("'[^']*'", "", said).isascii():  # the library's English: what it comes to, before it
+            lead = say(_KINDS.get(code, "Error: "))
+        self.messages.print(line((lead, "red"), said, keep_lines=True), soft_wrap=True)
         for row in rows:
             self.messages.print(line((row["id"], "dim"), f"  {row['path']}"))
         if step:

@@ -31,7 +31,7 @@ from .vault import Vault, key_path
 def _there(place: str | Path) -> str | Path:
     """Return the place of a hub that must be there: a command that only reads makes none."""
     if isinstance(place, Path) and not (place / "tree").is_dir():
-        raise KnowHubError("not-found", f"there is no hub in {str(place)!r}: name its folder with --data")
+        raise KnowHubError("not-found", say("there is no hub in {!r}: name its folder with --data", str(place)))
     return place
 
 
@@ -163,7 +163,7 @@ def token(
     elif action == "revoke":
         found = [one for one in tokens.all() if id and one.digest.startswith(id)]
         if len(found) != 1:
-            detail = f"{len(found)} tokens begin with {id!r}: see `knowhub token list`"
+            detail = say("{} tokens begin with {!r}: see `knowhub token list`", len(found), id)
             raise KnowHubError("not-found", detail)
         tokens.revoke(found[0].digest)
         print(say("revoked: {}", found[0].principal))
@@ -314,7 +314,7 @@ def _copy(source: HubFiles, folder: Path) -> None:
 def purge(place: str | Path, *, yes: bool) -> None:
     """Forget history and what was deleted."""
     if not yes:
-        raise KnowHubError("invalid", "it forgets all history and what was deleted, for good: say --yes")
+        raise KnowHubError("invalid", say("it forgets all history and what was deleted, for good: say --yes"))
     with KnowHub(_there(place)) as hub:
         hub.purge(LOCAL)
     for indexes in (hub.folder / "indexes", hub.folder / "tree" / "indexes"):

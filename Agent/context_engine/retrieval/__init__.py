@@ -174,8 +174,8 @@ def _reason(hit: WordHit, written: Sequence[tuple[str, str]]) -> str:
     shown = [word for word in words if not any(word != other and word in other for other in words)]
     said = say(", ").join(shown[:_SHOWN_TERMS])
     says = say("says {}", said) if said else say("follows what fits") if hit.is_answer else say("near in meaning")
-    where = ", ".join(filter(None, [hit.said, date_of(hit.at) if hit.level == 2 and hit.at else ""]))
-    return f"{says} ({where}){answer}" if where else f"{says}{answer}"
+    where = say(", ").join(filter(None, [hit.said, date_of(hit.at) if hit.level == 2 and hit.at else ""]))
+    return says + (say(" ({})", where) if where else "") + answer
 
 
 def _written_terms(query: str) -> list[tuple[str, str]]:
@@ -369,7 +369,7 @@ class RetrievalAssembler:
         level, score = f"L{hit.level}", round(hit.score, 4)
         abstract = "" if is_known and excerpt else held.node.abstract
         # Who reads the block must not take an answer, or what a tool gave, for the user's own word.
-        reason = f"{level} {hit.score:.2f}: {hit.reason}" + (
+        reason = f"{level} {hit.score:.2f}{say(': ')}{hit.reason}" + (
             say("; said by {}", say(role)) if role not in ("", "user") else ""
         )
         return RetrievedBlock(held.node.uri, level, abstract, "", excerpt, held.edges, score, reason)

@@ -92,7 +92,7 @@ class TestCarrying:
         try:
             assert "还没有令牌" in run(capsys, "token", "list", "--data", data)
             assert main(["purge", "--data", data]) == 2
-            assert capsys.readouterr().err.startswith("错误：it forgets all history")
+            assert capsys.readouterr().err.startswith("错误：执行后，历史和已删除的内容")
             with KnowHub(data) as hub:
                 hub.save(LOCAL, ENTRY)
             assert "知识：1\n" in run(capsys, "doctor", "--data", data)

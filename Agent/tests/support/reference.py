@@ -16,7 +16,7 @@ import click
 
 from Agent import keyword_tree
 from Agent.base import language
-from Agent.cli.program import program, sections
+from Agent.cli.program import program, say_types, sections
 from Agent.knowhub.tools import TOOLS
 
 ROOT = Path(__file__).parents[3]
@@ -150,7 +150,7 @@ def row(command: click.Command, words: str, above: click.Context) -> str:
     """Return the line of a command: its arguments and options, and what it does."""
     context = click.Context(command, parent=above, info_name=words)
     parameters = command.get_params(context)
-    arguments = [one.make_metavar(context) for one in parameters if isinstance(one, click.Argument)]
+    arguments = [say_types(one.make_metavar(context)) for one in parameters if isinstance(one, click.Argument)]
     of_group = [one.opts[-1] for one in above.command.get_params(above)]
     of_all = ("--help", "--data", "--json", "--lang", "--model", "--meaning", *of_group)
     options = [one.opts[-1] for one in parameters if isinstance(one, click.Option) and one.opts[-1] not in of_all]
