@@ -101,7 +101,8 @@ def import_file(
         parent_id: the keyword under which everything is put.
         key: names the source, for formats without ids: the same key gives the same ids. None is the path itself, so
             that a file which has moved is another source.
-        encoding: of the file; by default UTF-8, or UTF-16 where it is that. A mark at its beginning is passed over.
+        encoding: of the file, or of the notes that are not UTF-8; by default UTF-8, or UTF-16 where it is that. A mark
+            at its beginning is passed over.
         update: whether a keyword or an info whose id is there gets the name, description, content and source that it
             has in the source. False leaves it as it is, and the report says how many differ.
         skips_bad_lines: whether a line of JSON lines (mcp) that cannot be read is passed over, and named in the report.

@@ -90,9 +90,13 @@ class Source:
         return self.path.open(encoding=self.encoding_of(self.path), newline="")
 
     def encoding_of(self, path: Path) -> str:
-        """Return the encoding of a file: another one was named, or it is UTF-16 or UTF-32 by its mark or its zeros."""
+        """Return the encoding of a file: UTF-16 or UTF-32 by its mark or its zeros, or the one that was named.
+
+        Beside notes in the one that was named a folder may have notes in UTF-8, which few other texts are by chance.
+        """
         if self.encoding != DEFAULT_ENCODING:
-            return self.encoding
+            is_plain = path != self.path and _reads(path.read_bytes(), "utf-8")
+            return DEFAULT_ENCODING if is_plain else self.encoding
         with path.open("rb") as file:
             head = file.read(4096)
         for mark, name in ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),

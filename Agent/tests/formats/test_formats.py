@@ -829,11 +829,14 @@ class TestNotes:
 
         assert outline(tree) == ["a", "  • mine <a.md>"]
 
-    def test_refuses_a_note_in_another_encoding_by_its_path(self, tree: KeywordTree, tmp_path: Path) -> None:
-        write(tmp_path, "vault/a.md", "")
+    def test_refuses_a_note_in_another_encoding_and_reads_it_beside_utf_8(self, tree: KeywordTree, tmp_path: Path) -> None:
+        write(tmp_path, "vault/a.md", "龙井")
         (tmp_path / "vault/b.md").write_bytes("食物".encode("gb18030"))
         with pytest.raises(InvalidInputError, match=r"b\.md is not .* --encoding gb18030 "):
             import_file(tree, tmp_path / "vault")
+        import_file(tree, tmp_path / "vault", encoding="gb18030")  # which reads 龙井 in UTF-8 as other characters
+
+        assert outline(tree) == ["a", "  • 龙井 <a.md>", "b", "  • 食物 <b.md>"]
 
     def test_a_note_that_was_edited_is_counted_and_taken_over_where_that_is_wanted(
         self, tree: KeywordTree, tmp_path: Path
