@@ -1570,6 +1570,13 @@ _CRC = slice(len(b'{"crc": "'), len(b'{"crc": "00000000'))
 FIRST_CRC = b"00000000"
 
 
+def _CheckOperation(what: str, value: object) -> str:
+    name = _CheckName(what, value)
+    if name in (CHECKPOINT, *_BEGINNINGS):
+        raise _Invalid(f"{what} must not be one that the log uses itself", name)
+    return name
+
+
 @dataclass(slots=True)
 class LoggedOperation:
     """One operation: what is planned, written, read back, undone."""
@@ -5705,7 +5712,7 @@ class _Writer:
         return node, (operation, state.AddNode, (id, row, parent_id, folds, tokens))
 
     def MakeInfo(
-        self, keyword_ids: list[str], io: _Row | None, draft: tuple[Any, ...], ordinal: int, operation_id: str
+        self, op: str, keyword_ids: list[str], io: _Row | None, draft: tuple[Any, ...], ordinal: int, operation_id: str
     ) -> tuple[Any, _Brought] | None:
         """Make one info by the straight way."""
         id, content, source, metadata, author = draft
@@ -5721,7 +5728,7 @@ class _Writer:
         for number, keyword_id in enumerate(keyword_ids, ordinal):
             links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
         after = Rows([], [row], links, {})
-        operation = LoggedOperation("create_info", operation_id, now, NoRows(), after, author, io)
+        operation = LoggedOperation(op, operation_id, now, NoRows(), after, author, io)
         return info, (operation, state.AddInfo, (id, after, keyword_ids))
 
     def MakeChange(
@@ -6462,6 +6469,7 @@ class KeywordTree:
         metadata: dict[str, Any] | None = None,
         created_by: str = "user",
         id: str | None = None,
+        operation: str = "create_info",
     ) -> Info:
         """Store an info, link it, and return it.
 
@@ -6471,6 +6479,7 @@ class KeywordTree:
             keyword_ids: keywords to link it to, as PRIMARY.
             auto_link: let the model choose keywords besides; where it fails, the info is stored without them.
             id: an id of the caller's own; None makes a UUID4.
+            operation: its name in the log, as for `Operation`, of which it is a part within a block.
 
         Raises:
             DuplicateIdError: the id is in use.
@@ -6487,8 +6496,9 @@ class KeywordTree:
         id = self._engine.new_id() if id is None else _CheckId("id", id)
         writer, draft = self._writer, (id, content, source, metadata, created_by)
         chosen, io = writer.ChooseLinks(content) if auto_link else ([], None)
-        make = None if chosen else partial(writer.MakeInfo, ids, io, draft)
-        return self._engine.Write("create_info", partial(_PlanInfo, draft, ids, chosen), created_by, [io], make)
+        op = _CheckOperation("operation", operation)
+        make = None if chosen else partial(writer.MakeInfo, op, ids, io, draft)
+        return self._engine.Write(op, partial(_PlanInfo, draft, ids, chosen), created_by, [io], make)
 
     def BatchCreateInfos(self, specs: Sequence[InfoSpec | Mapping[str, object]]) -> list[Info]:
         """Store many infos, all or none; return them in the order of the specs.
@@ -6635,9 +6645,8 @@ class KeywordTree:
 
         Cost: one sync at the end.
         """
-        (name,) = self._Enter(name=name)
-        if name in (CHECKPOINT, *_BEGINNINGS):
-            raise _Invalid("name must not be one that the log uses itself", name)
+        self._Enter()
+        name = _CheckOperation("name", name)
         author = None if changed_by is None else _CheckName("changed_by", changed_by)
         return OpenOperation(self._engine, name, author)
 

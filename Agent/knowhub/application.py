@@ -31,7 +31,7 @@ from .answers import ProblemOut
 from .gate import Gate, Settings, problem
 from .hub import KnowHub
 from .records import Json, KnowHubError
-from .server import answer, router
+from .server import CallRoute, answer, router
 from .tokens import need
 
 SWEEP_S, TEND_S = 60, 2
@@ -125,7 +125,8 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
         # Validation failures would be returned with their values, and these may be secrets.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    _handle_errors(api, application)
+    api.middleware_stack = _Calls(api, application)
+    api.router.route_class = CallRoute
     api.state.hub = hub
     api.router.routes += router.routes  # included, each request would look for its route twice
     _add_house(api, application)
@@ -143,31 +144,39 @@ async def _sweep(hub: KnowHub) -> None:
         await asyncio.sleep(TEND_S)
 
 
-def _handle_errors(api: FastAPI, application: Application) -> None:
-    async def show(request: Request, error: KnowHubError, headers: dict[str, str] | None = None) -> Response:
-        """Return a problem: as a page to a browser, where there are pages."""
-        if application.show_problem is None or "text/html" not in request.headers.get("accept", ""):
-            return problem(error, request.scope, headers)
-        page = await run_in_threadpool(application.show_problem, request, error)
-        page.headers.update(headers or {})
-        return page
+class _Calls:
+    """The routes of an API, whose refusals become problems: as a page to a browser, where there are pages.
 
-    api.exception_handler(KnowHubError)(show)
+    They stand in the place of FastAPI's own layers, which do more, and take as long as a short call.
+    """
 
-    @api.exception_handler(Exception)
-    async def tell_nothing(request: Request, error: Exception) -> Response:
-        hidden = KnowHubError("internal", f"the log says more under {request.state.request_id}")
-        return problem(hidden, request.scope)
+    def __init__(self, api: FastAPI, application: Application) -> None:
+        self._api, self._application = api, application
 
-    @api.exception_handler(HTTPException)
-    async def refuse_otherwise(request: Request, error: HTTPException) -> Response:
-        wrong, headers = KnowHubError("bad-request", "the request cannot be read"), {}
-        if error.status_code == 405:
-            headers["Allow"] = ", ".join(sorted(_methods_of(api, request.scope)))
-            wrong = KnowHubError("method-not-allowed", f"it knows {headers['Allow']}")
-        elif error.status_code == 404:
-            wrong = KnowHubError("not-found", "there is no such path")
-        return await show(request, wrong, headers)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._api.router(scope, receive, send)
+        except KnowHubError as error:
+            await self._refuse(error, {}, scope, receive, send)
+        except HTTPException as error:
+            wrong, headers = KnowHubError("bad-request", "the request cannot be read"), {}
+            if error.status_code == 405:
+                headers["Allow"] = ", ".join(sorted(_methods_of(self._api, scope)))
+                wrong = KnowHubError("method-not-allowed", f"it knows {headers['Allow']}")
+            elif error.status_code == 404:
+                wrong = KnowHubError("not-found", "there is no such path")
+            await self._refuse(wrong, headers, scope, receive, send)
+
+    async def _refuse(
+        self, error: KnowHubError, headers: dict[str, str], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        request, show = Request(scope, receive), self._application.show_problem
+        if show is None or "text/html" not in request.headers.get("accept", ""):
+            response = problem(error, scope, headers)
+        else:
+            response = await run_in_threadpool(show, request, error)
+            response.headers.update(headers)
+        await response(scope, receive, send)
 
 
 def _methods_of(api: FastAPI, scope: Scope) -> set[str]:
@@ -181,12 +190,12 @@ def _add_house(api: FastAPI, application: Application) -> None:
     hub = application.hub
 
     @api.get("/healthz", include_in_schema=False)
-    async def healthz() -> Response:
+    async def healthz(request: Request) -> Response:
         """Say that the process lives."""
         return answer({"status": "ok"})
 
     @api.get("/readyz", include_in_schema=False)
-    async def readyz() -> Response:
+    async def readyz(request: Request) -> Response:
         """Say whether the disk or the database can be written; it listens only when it has caught up."""
         is_ready = await run_in_threadpool(hub.tokens.files.is_writable)
         return answer({"status": "ready" if is_ready else "not ready"}, 200 if is_ready else 503)

@@ -172,7 +172,7 @@ class Gate:
         if names.count(b"authorization") > 1:  # a proxy may have looked at the other one
             raise KnowHubError("bad-request", "a request has one Authorization header")
         headers = dict(zip(names, (value for _, value in scope["headers"]), strict=True))
-        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        size = sum(map(len, itertools.chain.from_iterable(scope["headers"])))
         if size + len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") > HEAD_LIMIT:
             raise KnowHubError("headers-too-large", f"a request's head has at most {HEAD_LIMIT} bytes")
         if not self.answers_to(scope):

@@ -8,7 +8,7 @@ import asyncio
 import inspect
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
@@ -18,6 +18,7 @@ from pydantic import BaseModel, create_model
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import StringConvertor, register_url_convertor
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import answers, schemas
 from .gate import PROBLEM_TYPE
@@ -73,15 +74,19 @@ def answer(data: Any, status: int = 200, version: int | None = None) -> Response
     return Response(to_json(data), status, headers, "application/json")
 
 
-class _Route(APIRoute):
+class CallRoute(APIRoute):
     """A route whose parameters one model of pydantic reads, by the function's signature, as FastAPI documents it.
 
-    FastAPI's own reading takes as long as many a call.
+    FastAPI's own reading takes as long as many a call; so do its layers around that, which nothing here needs.
     """
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the function that answers a request."""
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.app = self._make_app()
+
+    def _make_app(self) -> ASGIApp:
         types = {each.name: each.annotation for each in inspect.signature(self.endpoint).parameters.values()}
+        is_async = inspect.iscoroutinefunction(self.endpoint)
         del types["request"]
         # Under names that no pointer to what is wrong shows.
         names = {name: f"the_{name}" if name in ("body", "query") else name for name in types}
@@ -101,15 +106,16 @@ class _Route(APIRoute):
         def work(request: Request, body: bytes) -> Any:
             return self.endpoint(request, **parameters_of(request, body))
 
-        async def handle(request: Request) -> Response:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            request = Request(scope, receive)
             body = await request.body() if "body" in types else b""
-            if inspect.iscoroutinefunction(self.endpoint):
-                made: Response = await work(request, body)
+            if is_async:
+                response = await work(request, body)
             else:  # Starlette's threads take three times as long to hand a call over
-                made = await asyncio.get_running_loop().run_in_executor(None, work, request, body)
-            return made
+                response = await asyncio.get_running_loop().run_in_executor(None, work, request, body)
+            await response(scope, receive, send)
 
-        return handle
+        return app
 
 
 def _json_of(request: Request, body: bytes) -> Any:
@@ -129,7 +135,7 @@ _LINES = {"schema": {"type": "string"}}  # as text, too, for generated clients: 
 _TAGGED = {"ETag": {"description": "the version, for If-Match", "schema": {"type": "string"}}}
 _PROBLEM = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
 router = APIRouter(
-    route_class=_Route,
+    route_class=CallRoute,
     responses={status: {"description": title, "content": _PROBLEM} for status, title in reversed([*PROBLEMS.values()])},
     generate_unique_id_function=lambda route: route.name,  # what generated clients call the functions
 )

@@ -46,13 +46,13 @@ class Judging(Entries):
         note = self._note(token, record) if given else ""
 
         def plan() -> list[Record]:
-            written = self.ledger.create(made)
-            if body.update_score is not None:
-                now = self.ledger.read(record.id) or record
-                written.append(self.ledger.update(now.changed(score=body.update_score)))
-            return written
+            now = self.ledger.read(record.id) or record
+            return [*self.ledger.create(made), self.ledger.update(now.changed(score=body.update_score))]
 
-        operation_id, records = self._write(token, "feedback", plan, mark)
+        if body.update_score is None:
+            operation_id, records = self._create(token, "feedback", made, mark)
+        else:
+            operation_id, records = self._write(token, "feedback", plan, mark)
         answer: Json = {"operation_id": operation_id, "note": note}
         if body.evolve_feedback is not None:
             answer["evolution"] = self._evolve(token, record.id, records[len(given)], body)

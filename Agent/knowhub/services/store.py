@@ -171,6 +171,12 @@ class Store:
 
     def _create(self, token: Token, verb: str, records: list[Record], mark: str = "") -> tuple[str, list[Record]]:
         """Write new records, as one operation."""
+        if len(records) == 1:
+            self._check_quota(records)
+            made = self.ledger.add(records[0], verb, token.principal, mark)
+            if made is not None:
+                self.catalog.take_own()
+                return made[0], [made[1]]
         return self._write(token, verb, lambda: self.ledger.create(records), mark)
 
     def _hide(self, token: Token, verb: str, id: str, kind: str, version: int | None, key: str) -> Json:
