@@ -3,8 +3,9 @@
 `Following` keeps the records as they are, the votes and the operations in one SQLite file. All of it is derived, and
 shared by the processes of a folder: a missing or damaged file is made again from the log, and where it cannot be
 written, all is kept in memory. The log is read when this process has written, at a read where the last look is 50 ms
-old, and before an answer says that something is not there. No thread runs for that. `Catalog` asks it, and ranks by the
-words of the entries, which it indexes from the same file.
+old, and before an answer says that something is not there. New entries wait for the next of these, since many taken in
+together cost half. No thread runs for that. `Catalog` asks it, and ranks by the words of the entries, which it indexes
+from the same file.
 
 Counters are not stored in the ledger: they count the living feedback, so no one can overwrite another's, and undoing
 one takes it back. Of each principal the last feedback counts, and none of the entry's own. Feedback of an entry that
@@ -33,14 +34,15 @@ from ..keyword_tree import Change, Info, KeywordTreeError
 from ..store.log_follower import LogFollower, Position
 from .ledger import TreeLedger, record_of
 from .records import OWNER_SCOPE, Json, Record
-from .tokens import Token
+from .similar import Tasks
+from .tokens import Token, sees
 
 FOLLOW_S = 0.05
 """Seconds after which a read looks at the log again."""
 
 _CHANGES = 1_000  # operations of one transaction
 _UNAVAILABLE, _SHORT_READ = {5, 6, 8, 10, 13, 14}, 522  # errors of SQLite: busy, read-only, disk, full; file cut short
-_MARKS = 8  # terms of a task by which it is found: of two long ones with half in common 1 in 1,400 share less than two
+_EARLY = 1_000_000  # votes of each kind from before an import
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -66,30 +68,15 @@ CREATE TABLE IF NOT EXISTS mark (mark TEXT, id TEXT, PRIMARY KEY (mark, id)) WIT
 """
 _BEGIN = "INSERT INTO place SELECT 0, '', hex(randomblob(8)) WHERE NOT EXISTS (SELECT 1 FROM place)"
 _TABLES = ("operation", "touched", "record", "vote", "mark", "place")
-FAMILY = """WITH RECURSIVE family (id, principal) AS (
-    SELECT id, principal FROM record WHERE id = ? UNION
-    SELECT record.id, record.principal FROM record, family
-    WHERE record.merged_into = family.id AND record.merged_into != '' AND record.principal = family.principal
-    AND NOT record.is_gone) """
-"""An entry, and what was merged into it, at however many removes: never another principal's, whatever an import says.
-
-Else anybody could let their own entry, and its feedback, count for an entry that they do not even see.
-"""
-
-
 COLUMNS = "id, content, said, principal, version, created_at, updated_at, helpful, harmful"
 """What `record_of_row` reads."""
 _MORE = ", kind, is_gone, score, merged_into, entry, is_helpful, size, terms"
 _INSERT = f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join('?' * 17)})"  # with a new number
-_EARLY = "max(0, min(1000000, coalesce(cast(json_extract(said, '$[1].judged.{}') AS INTEGER), 0)))"
-# The votes of an entry and of those merged into it: of each principal the last one, and none of its own.
-_WEIGH = (
-    f"UPDATE record SET (helpful, harmful) = ({FAMILY}, last AS (SELECT is_helpful, row_number() OVER"
-    " (PARTITION BY vote.principal ORDER BY created_at DESC, vote.id DESC) AS place FROM vote, family"
-    " WHERE entry = family.id AND vote.principal != ?), early AS (SELECT sum({}) AS helpful, sum({}) AS harmful"
-    " FROM record JOIN family USING (id)) SELECT coalesce(sum(is_helpful), 0) + early.helpful,"
-    " coalesce(sum(NOT is_helpful), 0) + early.harmful FROM early LEFT JOIN last ON place = 1) WHERE id = ?"
-).format(_EARLY.format("helpful"), _EARLY.format("harmful"))
+# What was merged into an entry: never another principal's, whatever an import says. Else anybody could let their own
+# entry, and its feedback, count for an entry that they do not even see.
+_MERGED = """SELECT record.id FROM record AS target CROSS JOIN record ON record.merged_into = target.id
+    WHERE target.id = ? AND record.merged_into != '' AND record.principal = target.principal AND NOT record.is_gone"""
+_UNMARK, _MARK = "DELETE FROM mark WHERE mark = ? AND id = ?", "INSERT INTO mark VALUES (?, ?)"
 _LATER_VOTE = """INSERT INTO vote VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     created_at = excluded.created_at, id = excluded.id, is_helpful = excluded.is_helpful
     WHERE (excluded.created_at, excluded.id) >= (vote.created_at, vote.id)"""
@@ -144,6 +131,7 @@ class Following:
         self._tickets, self._covered = itertools.count(1), 0  # an own write with a ticket below is taken in
         self._is_remade = False  # just now, after a failure
         self._next_look = 0.0
+        self._left: list[tuple[frozenset[str], Record]] = []  # own new entries that wait, with the terms of their tasks
         self._writes = 0  # so often this process took something in
 
     def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -217,8 +205,12 @@ class Following:
             if self._covered < ticket:
                 self._try_to_follow()
 
+    def leave(self, record: Record) -> None:
+        """Leave an own new entry that was just acknowledged to the next look or read: many together cost half."""
+        self._left.append((terms_of(record.fields["task"]), record))
+
     def look(self) -> None:
-        """Take in others' writes, if the last look is some time ago and no other thread looks just now."""
+        """Take in others' writes, and what was left, where the last look is some time ago and no other thread looks."""
         if time.monotonic() >= self._next_look and self._catching_up.acquire(blocking=False):
             try:
                 self._try_to_follow()
@@ -230,11 +222,12 @@ class Following:
             self._follow()
         except KeywordTreeError as error:  # a disk or a database that fails for a while: what is known is answered
             _log.warning("cannot follow the log: %s", type(error).__name__)
+            self._left.clear()  # else each read would try it again
         finally:
             self._next_look = time.monotonic() + FOLLOW_S
 
     def _follow(self) -> None:
-        began, in_state = next(self._tickets), False
+        began, left, in_state = next(self._tickets), len(self._left), False
         db, place = self._placed
         if db is None or db is not self._connection:
             db, place = self._do(self._read_place)
@@ -253,6 +246,7 @@ class Following:
                 return
             place, in_state = Position(some[-1].seq, some[-1].operation_id), some[-1].op == "state"
         self._placed, self._covered = (db, place), began
+        del self._left[:left]
         self._next_look = time.monotonic() + FOLLOW_S
 
     def _read_place(self, db: sqlite3.Connection) -> tuple[sqlite3.Connection, Position]:
@@ -307,9 +301,8 @@ class Following:
         db.execute(_INSERT, [*row, own.get("helpful") is True, record.size, " ".join(terms)])
         if kind == "knowledge":
             before, after = marks_of(old), marks_of(None if record.deleted else record)
-            marks = [[(mark, record.id) for mark in each] for each in (before - after, after - before)]
-            db.executemany("DELETE FROM mark WHERE mark = ? AND id = ?", marks[0])
-            db.executemany("INSERT INTO mark VALUES (?, ?)", marks[1])
+            for sql, marks in (_UNMARK, before - after), (_MARK, after - before):
+                db.executemany(sql, [(mark, record.id) for mark in marks])
             is_judged = merged_into or own.get("judged") or db.execute(_IS_JUDGED, (record.id, record.id)).fetchone()[0]
             if old is not None or is_judged:  # a new one has no votes
                 self._weigh(db, record.id)
@@ -332,8 +325,20 @@ class Following:
     def _weigh(self, db: sqlite3.Connection, id: str) -> None:
         """Note the votes of an entry's merged target."""
         lead = lead_of(db, id)
-        if lead is not None:
-            db.execute(_WEIGH, (lead.id, clean(lead.created_by), lead.id))
+        if lead is None:
+            return
+        family = family_of(db, lead.id)
+        cast = f"SELECT principal, is_helpful FROM vote WHERE entry IN ({', '.join('?' * len(family))})"
+        votes = dict(db.execute(f"{cast} ORDER BY created_at, id", family).fetchall())  # of each principal the last one
+        votes.pop(clean(lead.created_by), None)
+        helpful = sum(votes.values())
+        counts = [helpful, len(votes) - helpful]
+        for one in [lead, *filter(None, (get(db, each) for each in family[1:]))]:
+            judged = one.fields.get("judged") or {}  # before it was imported
+            for place, name in enumerate(("helpful", "harmful")):
+                counts[place] += min(max(int(judged.get(name) or 0), 0), _EARLY)
+        if counts != [lead.helpful, lead.harmful]:
+            db.execute("UPDATE record SET helpful = ?, harmful = ? WHERE id = ?", (*counts, lead.id))
 
 
 def lead_of(db: sqlite3.Connection, id: str) -> Record | None:
@@ -343,6 +348,14 @@ def lead_of(db: sqlite3.Connection, id: str) -> Record | None:
         seen.add(found.id)
         target = get(db, found.merged_into)
         found = target if target is not None and target.created_by == found.created_by else None
+    return found
+
+
+def family_of(db: sqlite3.Connection, id: str) -> list[str]:
+    """Return an entry, and what was merged into it, at however many removes."""
+    found = [clean(id)]
+    for one in found:
+        found += [each for (each,) in db.execute(_MERGED, (one,)) if each not in found]
     return found
 
 
@@ -361,14 +374,13 @@ def record_of_row(row: Sequence[Any]) -> Record:
 
 
 def marks_of(record: Record | None) -> set[str]:
-    """Return the marks of an entry in their table: who sees it, and the rarest terms of its task."""
+    """Return the marks of those who see an entry."""
     if record is None or record.merged_into:
         return set()
-    scopes = {scope_mark(each, record.created_by) for each in record.fields["scopes"]}
-    return scopes.union(task_marks(terms_of(record.fields["task"])))
+    return {scope_mark(each, record.created_by) for each in record.fields["scopes"]}
 
 
-@functools.lru_cache(maxsize=64)  # of a save they are needed three times
+@functools.lru_cache(maxsize=256)  # of a save they are needed three times, and by those that come after it
 def terms_of(task: str) -> frozenset[str]:
     """Return the terms of a task, each once."""
     return frozenset(texts.terms(clean(task)))
@@ -377,15 +389,6 @@ def terms_of(task: str) -> frozenset[str]:
 def scope_mark(scope: str, principal: str) -> str:
     """Return the mark of a scope: `user:owner` is another one for each principal."""
     return clean(f"scope {scope} {principal}" if scope == OWNER_SCOPE else f"scope {scope}")
-
-
-def task_marks(terms: frozenset[str]) -> list[str]:
-    """Return the marks of a task's terms: two tasks that share half of all terms share two of these, or all there are.
-
-    All take theirs in one order, here the longest first, which are rare, and two more than half of them.
-    """
-    ordered = sorted(terms, key=lambda term: (-len(term), term))
-    return [f"term {term}" for term in ordered[: min(len(ordered) // 2 + 2, _MARKS)]]
 
 
 def _records(side: Sequence[object]) -> list[Record]:
@@ -406,12 +409,12 @@ def read_records(text: str) -> list[Record]:
 # Asking
 
 _ELIGIBLE_KEPT = 4  # sets of eligible entries: each of some 1 MB, among 30,000
-_LOOKED_AT, _NEWEST, _COMPARED = 1_000, 100, 50  # entries with a term of a new one; those of them that one sees
+_COMPARED = 50  # tasks that are like a new one
 _PAGE = 50  # rows that are read at once: an export without a reader holds them
 _INDEXED_AT_ONCE, _MANY = 1_000, 500
 _LATEST = (1e300, "")
-_STALE = ("journal.*", "knowhub.*", "catalog.*", "records.*", "hub.*")
-_SEEN = "SELECT id FROM mark WHERE mark IN (SELECT value FROM json_each(?))"
+_STALE = ("entries.*", "journal.*", "knowhub.*", "catalog.*", "records.*", "hub.*")
+_SEEN = "SELECT mark.id FROM mark WHERE mark IN (SELECT value FROM json_each(?))"
 _ENTRIES = "FROM record WHERE kind = 'knowledge' AND NOT is_gone AND merged_into = ''"
 _TO_INDEX = """SELECT number, id, NOT is_gone AND merged_into = '', content, said FROM record
     WHERE kind = 'knowledge' AND number > ? ORDER BY number LIMIT ?"""
@@ -422,20 +425,21 @@ class Catalog(Following):
 
     Args:
         ledger: Whose records.
-        folder: Where its two files are kept: `entries.sqlite`, and the full-text index; None keeps all in memory.
+        folder: Where its two files are kept: `state.sqlite`, and the full-text index; None keeps all in memory.
         meaning: See `finding.index.Index`.
     """
 
     def __init__(
         self, ledger: TreeLedger, folder: Path | None = None, meaning: Meaning | Embedder | bool = True
     ) -> None:
-        super().__init__(ledger, None if folder is None else folder / "entries.sqlite")
+        super().__init__(ledger, None if folder is None else folder / "state.sqlite")
         for stale in itertools.chain.from_iterable(map(folder.glob, _STALE)) if folder is not None else ():
             with contextlib.suppress(OSError):  # of earlier versions: texts that were purged since may stand there
                 stale.unlink()
         self._meaning = meaning_of(meaning, ledger.tree) or False
         self._index = Index(None if folder is None else str(folder / "words.index"), meaning=self._meaning)
         self._indexing = threading.RLock()
+        self._tasks = Tasks()
         self._indexed = self._tended = (0, -1)  # the state that was indexed, and that of the last `tend_at_leisure`
         self._eligible: dict[Any, frozenset[str]] = {}  # eligible entries, until something is taken in
         self._eligible_of: object = None
@@ -453,7 +457,7 @@ class Catalog(Following):
     def tend_at_leisure(self) -> None:
         """Index new records where many wait, each of which costs half, or where none came since the last call."""
         self.look()
-        before, self._tended = self._tended, self._do(self.state)
+        before, self._tended = self._tended, self._read(self.state)
         if self._tended == before or self._tended[0] - self._indexed[0] >= _MANY:
             self.tend()
 
@@ -461,7 +465,7 @@ class Catalog(Following):
         """Index new records, before a search has to."""
         self.look()
         with self._indexing:
-            state = self._do(self.state)
+            state = self._read(self.state)
             if state != self._indexed:
                 self._with_index(self._index_new)
                 self._indexed = state
@@ -505,14 +509,19 @@ class Catalog(Following):
         self._index.close()
         super().close()
 
+    def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        if self._left:
+            self.take_own()
+        return self._do(work)
+
     def _all(self, sql: str, *values: object) -> list[Any]:
-        return self._do(lambda db: db.execute(sql, values).fetchall())
+        return self._read(lambda db: db.execute(sql, values).fetchall())
 
     # -- records --
 
     def get(self, id: str) -> Record | None:
         """Return a record as it is now, as far as this process knows."""
-        return self._do(lambda db: get(db, id))
+        return self._read(lambda db: get(db, id))
 
     def several(self, ids: Collection[str]) -> dict[str, Record]:
         """Return records by their ids, those that are there."""
@@ -528,7 +537,7 @@ class Catalog(Following):
 
     def lead(self, id: str) -> Record | None:
         """Return the entry that an id means: of a merged one, its target."""
-        return self._do(lambda db: lead_of(db, id))
+        return self._read(lambda db: lead_of(db, id))
 
     def eligible(self, token: Token, types: str | None, min_score: int) -> frozenset[str]:
         """Return the entries that a search may find, of some types, with commas, or of all.
@@ -557,7 +566,7 @@ class Catalog(Following):
                 self._eligible[asked] = frozenset(row[0] for row in db.execute(sql, values))
             return self._eligible[asked]
 
-        return self._do(work)
+        return self._read(work)
 
     def page(
         self, kind: str, wanted: Callable[[Record], bool], limit: int, before: tuple[float, str] | None
@@ -605,8 +614,12 @@ class Catalog(Following):
 
     def has_voted(self, id: str, principal: str) -> bool:
         """Return whether a principal has voted on an entry, or on one merged into it."""
-        voted = "SELECT 1 FROM vote, family WHERE entry = family.id AND vote.principal = ? LIMIT 1"
-        return bool(self._all(FAMILY + voted, id, principal))
+        sql = "SELECT 1 FROM vote WHERE entry = ? AND principal = ?"
+
+        def work(db: sqlite3.Connection) -> bool:
+            return any(db.execute(sql, (one, principal)).fetchone() for one in family_of(db, id))
+
+        return self._read(work)
 
     def feedback(self, id: str, limit: int, before: tuple[float, str] | None = None) -> list[Record]:
         """Return an entry's newest feedback, with that of entries merged into it, newest first; a number of each kind.
@@ -617,11 +630,10 @@ class Catalog(Following):
         sql += f" AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT {limit}"
 
         def work(db: sqlite3.Connection) -> list[Record]:
-            family = db.execute(FAMILY + "SELECT id FROM family", (id,)).fetchall()
-            sides = ((one, is_helpful, *(before or _LATEST)) for (one,) in family for is_helpful in (0, 1))
+            sides = ((one, is_helpful, *(before or _LATEST)) for one in family_of(db, id) for is_helpful in (0, 1))
             return [record_of_row(row) for side in sides for row in db.execute(sql, side)]
 
-        return sorted(self._do(work), key=lambda known: known.key, reverse=True)
+        return sorted(self._read(work), key=lambda known: known.key, reverse=True)
 
     # -- feedback --
 
@@ -641,28 +653,27 @@ class Catalog(Following):
             least: The share of all terms of both that must be in both, at least a half.
             limit: At most this many.
 
-        Cost: a query of the newest 100 entries with each of eight terms; the terms of 50 are compared.
+        Cost: what is looked at of each term are its newest 1,000 entries; the tasks of 50 are compared.
         """
-        terms = terms_of(task)
-        marks = task_marks(terms)
-        if not marks:
-            return []
-        is_seen = "TRUE" if token.sees_all() else "EXISTS (SELECT 1 FROM seen JOIN mark USING (mark) WHERE id = one.id)"
-        newest = f"SELECT id FROM mark WHERE mark = ? ORDER BY id DESC LIMIT {_LOOKED_AT}"
-        with_one = f"SELECT * FROM (SELECT id FROM ({newest}) AS one WHERE {is_seen} LIMIT {_NEWEST})"
-        with_any = " UNION ALL ".join([with_one] * len(marks))
-        shared = min(len(terms) // 3 + 1, 2)  # of one or two terms, one is half
-        likely = f"SELECT id FROM ({with_any}) GROUP BY id HAVING count(*) >= {shared} ORDER BY count(*) DESC"
-        seen = "WITH seen AS (SELECT value AS mark FROM json_each(?))"
-        compared = f"{seen} SELECT id, terms FROM record WHERE id IN ({likely} LIMIT {_COMPARED})"
-        alike = list[tuple[float, str]]()
-        for id, said in self._all(compared, _marks_seen(token), *marks):
-            theirs = said.split()
-            both = len(terms.intersection(theirs))
-            alike.append((both / (len(terms) + len(theirs) - both), id))
-        best = [pair for pair in sorted(alike, reverse=True)[:limit] if pair[0] >= least]
-        records = self.several([id for _, id in best]) if best else {}
-        return [(share, records[id]) for share, id in best if id in records]
+        self.look()
+        terms, is_hidden = terms_of(task), not token.sees_all()
+        given = "FROM (SELECT key AS place, value AS number FROM json_each(?)) JOIN record USING (number)"
+        is_seen = f"EXISTS ({_SEEN} AND mark.id = record.id)" if is_hidden else "TRUE"
+        sql = f"SELECT {COLUMNS} {given} WHERE {is_seen} AND NOT is_gone AND merged_into = '' ORDER BY place"
+        seen = [_marks_seen(token)] if is_hidden else []
+
+        def work(db: sqlite3.Connection) -> list[Record]:
+            self._tasks.take_in(db)
+            likely = self._tasks.likely(terms)
+            if not likely:  # nearly always
+                return []
+            rows = db.execute(f"{sql} LIMIT {_COMPARED}", (json.dumps(likely), *seen))
+            return [*map(record_of_row, rows)]
+
+        known = [*self._left, *((terms_of(one.fields["task"]), one) for one in self._do(work))]
+        shares = ((len(terms & theirs) / (len(terms | theirs) or 1), one) for theirs, one in known)
+        alike = {one.id: (share, one) for share, one in shares if share >= least and sees(token, one)}
+        return sorted(alike.values(), key=lambda pair: (pair[0], pair[1].id), reverse=True)[:limit]
 
     # -- operations --
 

@@ -30,7 +30,7 @@ class Entries(Store):
             body: See `KnowledgeIn`.
             key: Of the caller's choice: the same once more gets the first answer, another body under it is refused.
 
-        Cost: one sync; the postings of the rarest words of its task.
+        Cost: one sync; what it resembles is found in memory.
         """
         body = self._scoped(token, admit(token, "write", KnowledgeIn, body))
         self._check_scopes(token, body.scopes)

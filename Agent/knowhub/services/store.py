@@ -175,8 +175,12 @@ class Store:
             self._check_quota(records)
             made = self.ledger.add(records[0], verb, token.principal, mark)
             if made is not None:
-                self.catalog.take_own()
-                return made[0], [made[1]]
+                operation_id, record = made
+                if record.kind == "knowledge":
+                    self.catalog.leave(record)
+                else:
+                    self.catalog.take_own()
+                return operation_id, [record]
         return self._write(token, verb, lambda: self.ledger.create(records), mark)
 
     def _hide(self, token: Token, verb: str, id: str, kind: str, version: int | None, key: str) -> Json:

@@ -94,15 +94,12 @@ class TestSave:
         assert entry["created_at"] == entry["updated_at"]
         assert entry["created_at"].endswith("Z")
 
-    def test_the_bodys_own_message_id_wins(self, hub: KnowHub) -> None:
-        entry = hub.save(LOCAL, draft(message_id="msg-1", source={"message_id": "msg-2"}))["entry"]
+    def test_the_bodys_own_message_id_wins_and_one_resource_may_be_named_alone(self, hub: KnowHub) -> None:
+        more: Json = {"resource_ids": ["code/a"], "resource_id": "code/b", "secure_resource_id": "credentials/c"}
+        entry = hub.save(LOCAL, draft(message_id="msg-1", source={"message_id": "msg-2"}, **more))["entry"]
 
         assert entry["message_id"] == entry["source"]["message_id"] == "msg-1"
-
-    def test_one_resource_may_be_named_alone(self, hub: KnowHub) -> None:
-        more: Json = {"resource_ids": ["code/a"], "resource_id": "code/b", "secure_resource_id": "credentials/c"}
-
-        assert hub.save(LOCAL, draft(**more))["entry"]["resource_ids"] == ["code/a", "code/b", "credentials/c"]
+        assert entry["resource_ids"] == ["code/a", "code/b", "credentials/c"]
 
     def test_tells_what_it_resembles(self, hub: KnowHub) -> None:
         first = save(hub, task="log in to a site with selenium")
@@ -252,16 +249,13 @@ class TestSearch:
         ):
             refused("invalid", hub.search, LOCAL, {"q": "tea", **wrong})
 
-    def test_without_a_shared_term_nothing_is_found(self, hub: KnowHub) -> None:
+    def test_finds_chinese_and_tag_values_and_content_and_nothing_without_a_shared_term(self, hub: KnowHub) -> None:
         save(hub, task="tea")
         save(hub, task="boil eggs for 7 minutes")
+        save(hub, task="登录网站并绕过反爬检测", content="随机延迟", tags={"domain": "browser"})
 
         assert found(hub, "quantum") == []
         assert found(hub, "how many teams play?") == []  # what has a number as well, and no word
-
-    def test_finds_chinese_and_tag_values_and_content(self, hub: KnowHub) -> None:
-        save(hub, task="登录网站并绕过反爬检测", content="随机延迟", tags={"domain": "browser"})
-
         assert [len(found(hub, q)) for q in ("怎么绕过反爬", "延迟", "browser")] == [1, 1, 1]
 
 
@@ -739,24 +733,19 @@ class TestProcesses:
         hub.catalog._do(lambda db: db.execute("PRAGMA max_page_count = 1"))  # as a full disk
         id = save(hub, task="egg", content="x" * 50_000)
         assert [hub.get(LOCAL, each)["task"] for each in (before, id)] == ["tea", "egg"]
-        assert (tmp_path / "hub/indexes/entries.sqlite").exists()  # it is another process's, too
+        assert (tmp_path / "hub/indexes/state.sqlite").exists()  # it is another process's, too
 
-    def test_what_another_process_wrote_is_there_at_once_when_asked_for(self, hub: KnowHub, tmp_path: Path) -> None:
+    def test_what_another_process_wrote_is_there_at_once_and_found_soon(self, hub: KnowHub, tmp_path: Path) -> None:
         with KnowHub(tmp_path / "hub") as other:
             id = save(other, task="tea")
-
             assert hub.get(LOCAL, id)["task"] == "tea"
-
-    def test_and_is_found_soon(self, hub: KnowHub, tmp_path: Path) -> None:
-        with KnowHub(tmp_path / "hub") as other:
-            save(other, task="tea")
-            end = threading.Event()
+            id, end = save(other, task="tractor"), threading.Event()
             for _ in range(200):
-                if found(hub, "tea"):
+                if found(hub, "tractor"):
                     break
                 end.wait(catalog.FOLLOW_S / 5)
 
-            assert found(hub, "tea") == ["tea"]
+            assert found(hub, "tractor") == ["tractor"]
 
     def test_two_cannot_make_two_keywords_of_one_name(self, hub: KnowHub, tmp_path: Path) -> None:
         with KnowHub(tmp_path / "hub") as other:
@@ -809,7 +798,7 @@ class TestProcesses:
             hub.update(BOB, kept, {"add_harmful_case": {}})
             hub.take_in(LOCAL, [{**draft("double"), "id": "knowledge-1", "created_by": "ada", "merged_into": into}])
             hub.put_resource(ADA, "a/b", {"title": "t", "secure_body": "hush"})
-        after_first = (files / "entries.sqlite").read_bytes()
+        after_first = (files / "state.sqlite").read_bytes()
         with KnowHub(place) as hub:
             hub.delete(ADA, gone)
             hub.update(voter(), kept, {"add_harmful_case": {}})
@@ -822,9 +811,9 @@ class TestProcesses:
             b"nonsense" * 5_000,
             b"SQLite format 3\0" + b"x" * 9_000,
         ):
-            for path in files.glob("entries.sqlite*"):
+            for path in files.glob("state.sqlite*"):
                 path.unlink()
-            (files / "entries.sqlite").write_bytes(kept_file)  # as after a kill, or damaged
+            (files / "state.sqlite").write_bytes(kept_file)  # as after a kill, or damaged
             with KnowHub(place) as again:
                 assert derived(again) == everything
 
@@ -858,7 +847,7 @@ class TestProcesses:
 
     def test_what_was_purged_is_in_no_older_file_of_what_is_known(self, tmp_path: Path) -> None:
         """Another machine's folder of indexes, or one of a process that ended between the purge and its file."""
-        known = tmp_path / "indexes/entries.sqlite"
+        known = tmp_path / "indexes/state.sqlite"
         with KnowHub(tmp_path) as hub:
             gone = save(hub, task="SENTINEL-task")
         before = known.read_bytes()
@@ -916,17 +905,27 @@ class TestProcesses:
             follow()
             looks.append(True)
 
-        save(hub)  # its keyword is there: of two that make one, the slower follows the log before it tries again
+        ids = [save(hub, task=f"tea {number}") for number in range(8)]
+        case = {"add_helpful_case": {"task": "t"}}
+        hub.catalog.catch_up()
         monkeypatch.setattr(hub.catalog, "_follow", count)
         with ThreadPoolExecutor(8) as pool:
             with hub.catalog._catching_up:  # another thread is just reading the log
                 last = next(hub.catalog._tickets) + 8
-                made = [pool.submit(hub.save, LOCAL, draft(task=f"tea {number}")) for number in range(8)]
+                made = [pool.submit(hub.update, voter(number), id, case) for number, id in enumerate(ids)]
                 while next(copy(hub.catalog._tickets)) <= last and not any(map(Future.done, made)):
                     time.sleep(0.01)
-            ids = [each.result()["entry"]["id"] for each in made]
-            assert all(hub.catalog.get(id) is not None for id in ids)
+            assert [each.result()["entry"]["eval"]["helpful"] for each in made] == [1] * 8
         assert len(looks) == 1, "of eight writers"
+
+    def test_new_entries_are_taken_in_together_and_resemble_each_other_before(self, hub: KnowHub) -> None:
+        hub.get(LOCAL, save(hub))
+        hub.catalog._next_look = float("inf")
+        before = hub.catalog._do(hub.catalog.state)
+        made = [hub.save(LOCAL, draft(task=f"boil an egg {number}")) for number in range(3)]
+        assert hub.catalog._do(hub.catalog.state) == before, "nothing has read them yet"
+        assert [len(each["similar"]) for each in made] == [1, 2, 3]
+        assert all(hub.get(LOCAL, each["entry"]["id"]) for each in made)
 
     def test_what_is_made_again_is_there_though_the_clock_went_back(self, tmp_path: Path) -> None:
         now = [1_800_000_000.0]

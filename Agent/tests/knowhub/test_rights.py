@@ -277,7 +277,7 @@ class TestJournal:
         made = hub.save(LOCAL, ENTRY)
         hub.catalog.catch_up()
         Following.close(hub.catalog)
-        (hub.folder / "indexes" / "entries.sqlite").write_bytes(b"nonsense" * 1000)
+        (hub.folder / "indexes" / "state.sqlite").write_bytes(b"nonsense" * 1000)
 
         hub.undo(LOCAL, made["operation_id"])
         assert hub.list_knowledge(LOCAL)["count"] == 0

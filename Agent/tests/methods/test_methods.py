@@ -440,6 +440,7 @@ OF_INFO: dict[str, Callable[[KeywordTree, Any], object]] = {
     "LinkInfo": lambda tree, id: tree.LinkInfo(id, "py", RELATED),
 }
 STEP = {"action": "merge", "src_id": "py", "dst_id": "rust"}
+NO_OPERATIONS = [None, 7, "", " ", "x" * 513, "checkpoint", "state", "create_store"]
 BAD: dict[str, tuple[Callable[[KeywordTree, Any], object], list[Any]]] = {
     "name": (lambda tree, bad: tree.UpdateKeyword("py", {"name": bad}, version(tree, "py")), NO_NAMES),
     "alias": (lambda tree, bad: tree.UpdateKeyword("py", {"aliases": ["good", bad]}, version(tree, "py")), NO_NAMES),
@@ -506,10 +507,8 @@ BAD: dict[str, tuple[Callable[[KeywordTree, Any], object], list[Any]]] = {
         lambda tree, bad: tree.ApplyReorganizePlan({**tree.Reorganize(), "steps": [bad]}),
         ["merge", {}, {"action": "burn"}, {"action": []}, {"action": "merge", "src_id": "py"}, {**STEP, "dst_id": 7}],
     ),
-    "operation's name": (
-        lambda tree, bad: tree.Operation(bad).__enter__(),
-        [None, 7, "", " ", "x" * 513, "checkpoint", "state", "create_store"],
-    ),
+    "operation's name": (lambda tree, bad: tree.Operation(bad).__enter__(), NO_OPERATIONS),
+    "info's operation": (lambda tree, bad: tree.CreateInfo("tea", operation=bad), NO_OPERATIONS),
     "rank": (lambda tree, bad: tree.RankCandidates(bad), [None, 7, "\ud800"]),
     "rank limit": (lambda tree, bad: tree.RankCandidates("x", bad), [-1, True, "1", None]),
 }

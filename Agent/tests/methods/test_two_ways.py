@@ -48,7 +48,7 @@ def _step(draw: random.Random, ids: list[str], number: int) -> Callable[[Keyword
         *3 * [methodcaller("CreateInfo", text * draw.choice([1, 1, 400]), "s", links, **given)],
         methodcaller("CreateKeyword", name, one, id="given"),
         methodcaller("CreateKeyword", name, aliases=alias),
-        methodcaller("CreateInfo", text, keyword_ids=links, id="given"),
+        methodcaller("CreateInfo", text, keyword_ids=links, id="given", operation="kept"),
         methodcaller("DeleteKeyword", one),
         methodcaller("MergeKeywords", one, other),
         methodcaller("MoveKeyword", one, other),
