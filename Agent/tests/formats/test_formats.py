@@ -829,7 +829,7 @@ class TestNotes:
 
         assert outline(tree) == ["a", "  • mine <a.md>"]
 
-    def test_refuses_a_note_in_another_encoding_and_reads_it_beside_utf_8(self, tree: KeywordTree, tmp_path: Path) -> None:
+    def test_reads_a_note_in_another_encoding_where_it_is_named(self, tree: KeywordTree, tmp_path: Path) -> None:
         write(tmp_path, "vault/a.md", "龙井")
         (tmp_path / "vault/b.md").write_bytes("食物".encode("gb18030"))
         with pytest.raises(InvalidInputError, match=r"b\.md is not .* --encoding gb18030 "):

@@ -453,8 +453,8 @@ class TestForms:
         assert faulty.status_code == 422
         assert _Form(faulty.text, "task").fields["content"] == ["TYPED-TOO"]
         assert "/types" in faulty.text
-        form = {"task": "TYPED", "content": "x", "types": "tool", "scopes": "user:owner", "tags": "a: b\nno colon"}
-        assert "/tags" in client.post("/knowledge/new", data=form).text
+        tagged = {"task": "TYPED", "content": "x", "types": "tool", "scopes": "user:owner", "tags": "a: b\nno colon"}
+        assert "/tags" in client.post("/knowledge/new", data=tagged).text
 
         id = served.hub.save(Token("former", LOCAL.rights, LOCAL.scopes), ODD)["entry"]["id"]
         form = form_of(client, f"/knowledge/{id}/edit", "task")
