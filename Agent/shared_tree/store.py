@@ -95,7 +95,7 @@ class SharedStore(Reader):
         self._counts = counts
         self._turns = 0  # commits that are still to take turns
         self._wrote_at = self._looked_at = self._ended_at = self._turn_ends = float("-inf")
-        self._took = 0.0  # seconds of the last `Append`
+        self._took = float("inf")  # seconds of an `Append`: the least lately, since a busy machine is not a far one
         self._turn = ExitStack()
 
     @property
@@ -227,7 +227,7 @@ class SharedStore(Reader):
         self._at = At(batch.after, batch.upto, batch.crc)
         self._known.own.append((self._at, [operation.id for operation in operations]))
         self.is_guess, self._wrote_at = False, time.monotonic()
-        self._took = self._wrote_at - began
+        self._took = min(self._wrote_at - began, 2 * self._took)
 
     def Confirm(self) -> None:
         """Raise BehindError where others have written since what was read."""
