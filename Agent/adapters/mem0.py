@@ -656,11 +656,7 @@ _IN_TEXTS: dict[str, Callable[[str], Test]] = {
 
 _OPERATORS = OPERATORS | _IN_TEXTS
 
-_LOGICAL: dict[str, Callable[[Iterable[bool]], bool]] = {
-    "AND": all,
-    "OR": any,
-    "NOT": lambda fitting: not any(fitting),
-}
+_LOGICAL: dict[str, Callable[[Iterable[bool]], bool]] = {"AND": all, "OR": any, "NOT": lambda fitting: not any(fitting)}
 
 
 # What a model is asked

@@ -41,9 +41,7 @@ def _without_comparison() -> None:
     SharedStore._stands = lambda self, batch: False  # type: ignore[method-assign]
 
 
-MUTANTS: dict[str, Callable[[], None]] = {
-    "without comparison": _without_comparison,
-}
+MUTANTS: dict[str, Callable[[], None]] = {"without comparison": _without_comparison}
 
 
 # -- a worker -------------------------------------------------------------------

@@ -21,14 +21,7 @@ from Agent.shared_tree.tables import PostgresRows
 from Agent.store.log_follower import all_infos
 from Agent.tests.shared.faulty_proxy import PASS, Fault, FaultyProxy, delay
 from Agent.tests.shared.own_server import OwnServer
-from Agent.tests.shared_tree.conftest import (
-    Opener,
-    end_sessions,
-    names,
-    opened,
-    sql,
-    wait_for,
-)
+from Agent.tests.shared_tree.conftest import Opener, end_sessions, names, opened, sql, wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 

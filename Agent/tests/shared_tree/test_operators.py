@@ -10,12 +10,7 @@ import pytest
 
 from Agent.keyword_tree import NotFoundError, StoreCorruptError, StoreError
 from Agent.shared_tree import SharedLog, statements
-from Agent.tests.shared_tree.conftest import (
-    Opener,
-    names,
-    opened,
-    sql,
-)
+from Agent.tests.shared_tree.conftest import Opener, names, opened, sql
 
 
 class TestOperatorsHands:

@@ -20,16 +20,7 @@ from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreError
 from Agent.shared_tree import SharedLog
 from Agent.shared_tree.rows import Batch
 from Agent.tests.shared.own_server import OwnServer
-from Agent.tests.shared_tree.conftest import (
-    Opener,
-    end_sessions,
-    make_server,
-    names,
-    opened,
-    port_of,
-    sql,
-    wait_for,
-)
+from Agent.tests.shared_tree.conftest import Opener, end_sessions, make_server, names, opened, port_of, sql, wait_for
 from Agent.tests.support.threads import in_threads
 
 
