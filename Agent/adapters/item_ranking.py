@@ -39,11 +39,7 @@ class ItemRanking(Memories):
     """
 
     def __init__(
-        self,
-        tree: KeywordTree,
-        path: Path | None,
-        texts_of: Callable[[Info], Sequence[str]],
-        embedder: Any = None,
+        self, tree: KeywordTree, path: Path | None, texts_of: Callable[[Info], Sequence[str]], embedder: Any = None
     ) -> None:
         meaning = True if embedder is None else Meaning(embedder, _PATIENCE_S)
         super().__init__(tree, path, meaning, texts_of, is_joined=False)
@@ -75,5 +71,5 @@ class ItemRanking(Memories):
         with index.reading():
             numbers = index.numbers(among)
             passages = index.passages_of(numbers.values())
-        near = {id: max(compared.similarities([2 * at, *passages.get(at, ())])) for id, at in numbers.items()}
+            near = {id: max(compared.similarities([2 * at, *passages.get(at, ())])) for id, at in numbers.items()}
         return {id: one for id, one in near.items() if one > -1.0}

@@ -14,6 +14,7 @@ An index takes a `Meaning`: an embedder, and how long a question waits for it. `
 which one an index has by itself.
 """
 
+import hashlib
 import importlib
 import importlib.util
 import math
@@ -31,7 +32,7 @@ from ..base.forks import watch_forks
 from ..base.text import fold
 from ..keyword_tree import InvalidInputError, KeywordTree, TreeView
 
-__all__ = ["Embedder", "HashingEmbedder", "LocalEmbedder", "Meaning", "OpenAIEmbedder", "meaning_of"]
+__all__ = ["Embedder", "HashingEmbedder", "LocalEmbedder", "Meaning", "OpenAIEmbedder", "digest_of", "meaning_of"]
 
 
 class Embedder(Protocol):
@@ -46,7 +47,8 @@ class Embedder(Protocol):
 
         A model that embeds questions otherwise than texts also has a method `embed_queries` of the same form; one that
         does not know every script has a method `reads`, which says of a text whether it knows its script; one that is
-        read from disk has a method `load`, for whose time a question waits besides its patience.
+        read from disk has a method `load`, for whose time a question waits besides its patience; one whose vectors are
+        kept for all machines may search in them, see `SharedEmbedder.nearest`.
         """
 
 
@@ -113,6 +115,11 @@ def _installed() -> Meaning | None:
     found = Meaning(LocalEmbedder())
     found.is_given = False
     return found
+
+
+def digest_of(text: str) -> bytes:
+    """Return 32 bytes that a text is known by wherever its vector is kept."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class OpenAIEmbedder:

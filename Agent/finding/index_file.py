@@ -13,7 +13,7 @@ from . import packing
 
 __all__ = ["IndexFile", "LostIndexError"]
 
-_FORMAT = f"13 {sys.byteorder}"  # another one is made again
+_FORMAT = f"14 {sys.byteorder}"  # another one is made again
 _WAIT_S = 2.0  # for another process that writes
 _SCHEMA = """
 create table meta(key text primary key, value) without rowid;
@@ -27,8 +27,11 @@ create index unit_checksum on unit(checksum);
 create index unit_above on unit(above) where above is not null;
 create index unit_group on unit(grp) where grp <> '';
 create index passage_unit on passage(unit);
-create table vector(stamp integer primary key autoincrement, document integer not null, data blob not null);
+create table vector(
+    stamp integer primary key autoincrement, document integer not null, text integer not null, data blob not null
+);
 create index vector_document on vector(document);
+create index vector_text on vector(text);
 create table unread(document integer primary key);
 """  # `grp` is null of a unit without texts: it is but the context of others, or its owner has `noted` something of it
 

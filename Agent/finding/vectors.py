@@ -21,6 +21,9 @@ words rank alone, and `note` says why. A text that fails alone, where others do 
 A document has a vector of each of its names, of its name with its context's before it, and of its text; a passage has
 one, of its unit's name and itself: a question is seldom a whole path, and a passage seldom names its subject.
 Where the model has another name than the one that the rows are of, or its vectors another length, all are made again.
+
+Memory holds all vectors, unless the embedder searches in more than its `in_memory` (`SharedEmbedder`): then it names
+the nearest texts, and the vectors of those documents that are asked for are read.
 """
 
 import logging
@@ -29,14 +32,16 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from ..base.checks import shorten
 from ..base.forks import watch_forks
 from ..base.keys import hide_keys
-from .embedder import Meaning
+from ..keyword_tree import StoreError
+from .embedder import Meaning, digest_of
 from .packing import decoder
-from .rows import Rows
+from .rows import BYTES, NUMBERS, Rows
 
 try:
     import numpy as np
@@ -63,6 +68,7 @@ RETRY_S = 30.0
 """So long a model that failed is left alone."""
 
 _QUERIES = 256  # questions whose vectors are kept
+_NEAREST, _SAMPLE = 400, 5_000  # texts that a server names, and vectors that show what is usual then
 _PLAIN = "water"  # a text that every model takes that is there
 _USUAL = [_PLAIN, "a house in the city", "yesterday evening", "How much is it?"]
 _USUAL += ["水", "城里的房子", "昨天晚上", "多少钱？"]
@@ -76,10 +82,17 @@ class Compared:
         documents: In ascending order.
         similarities: Of each.
         usual: How near texts are to the question on average; everyday words count along, for an index of a few.
+        read: Returns how near other documents are, where these are but the nearest; to be called within `reading`.
     """
 
-    def __init__(self, documents: "npt.NDArray[np.int64]", similarities: "Numbers", usual: float) -> None:
-        self._documents, self._similarities, self.usual = documents, similarities, usual
+    def __init__(
+        self,
+        documents: "npt.NDArray[np.int64]",
+        similarities: "Numbers",
+        usual: float,
+        read: Callable[[Collection[int]], Mapping[int, float]] | None = None,
+    ) -> None:
+        self._documents, self._similarities, self.usual, self._read = documents, similarities, usual, read
 
     def best(self, count: int) -> list[tuple[int, float]]:
         """Return the nearest documents and their similarity, nearest first, ties by document."""
@@ -93,6 +106,9 @@ class Compared:
 
     def similarities(self, documents: Sequence[int]) -> list[float]:
         """Return how near each of some documents is; -1 where it has no vector."""
+        if self._read is not None:
+            near = self._read(documents)
+            return [near.get(at, -1.0) for at in documents]
         at = np.minimum(np.searchsorted(self._documents, documents), len(self._documents) - 1)
         there = self._documents[at] == np.array(documents, np.int64)
         found: list[float] = np.where(there, self._similarities[at], -1.0).tolist()
@@ -119,7 +135,8 @@ class Vectors:
         self._share = 4  # documents in a call; more where it is quick
         self._questions: OrderedDict[str, Numbers | None] = OrderedDict()  # None: the model does not take it
         self._usual: Numbers | None = None
-        self._opening = -1  # of the file, of which the rows are
+        self._named: dict[str, list[bytes] | None] = {}  # the nearest texts of a question, as the server says
+        self._opening = -1, 1  # of the file, and the step: of which the rows are
         self.renew_after_fork()
         watch_forks(self)
 
@@ -157,7 +174,20 @@ class Vectors:
 
         Cost: waits `patience_s` at most, and while the model is loaded; microseconds where all is there.
         """
-        question, left = _sound(question), self._count_unread()
+        question, embedder = _sound(question), cast("Any", self._embedder)
+        note, asked = self._ask(question), self._questions.get(question)
+        if asked is None or not hasattr(embedder, "nearest"):
+            return note
+        try:
+            is_far = self._count() > embedder.in_memory
+            self._named[question] = embedder.nearest(asked.tolist(), _NEAREST) if is_far else None
+        except StoreError as error:
+            self._named[question] = []
+            return f"words ranked alone: {error}"
+        return note
+
+    def _ask(self, question: str) -> str:
+        left = self._count_unread()
         with self._changed:
             self.left = left
             known = not self._reads(question) or question in self._questions
@@ -258,7 +288,7 @@ class Vectors:
                 self._rest_until = -float("inf")
             self._questions.update(zip(questions, vectors, strict=True))
             while len(self._questions) > _QUERIES:
-                self._questions.popitem(last=False)
+                self._named.pop(self._questions.popitem(last=False)[0], None)
 
     def _embed_texts(self) -> None:
         """Embed some documents, the newest ones."""
@@ -356,8 +386,12 @@ class Vectors:
             there = {at for at in said if db.execute("select 1 from unread where document = ?", (at,)).fetchone()}
             for document, texts in self._texts_of(there).items():
                 if texts == said[document]:
-                    rows = [(document, each.astype("<f2").tobytes()) for each in made[document] if each is not None]
-                    db.executemany("insert into vector(document, data) values (?, ?)", rows)
+                    rows = [
+                        (document, _key(digest_of(text)), each.astype("<f2").tobytes())
+                        for text, each in zip(texts, made[document], strict=True)
+                        if each is not None
+                    ]
+                    db.executemany("insert into vector(document, text, data) values (?, ?, ?)", rows)
                     db.execute("delete from unread where document = ?", (document,))
 
     def _check_model(self, vectors: "Sequence[Numbers | None]") -> None:
@@ -384,29 +418,57 @@ class Vectors:
 
         Cost: reads new rows, then one product: 4 ms among 10,000 vectors of 512 numbers, a second among a million.
         """
-        asked = self._questions.get(_sound(question))
-        if asked is None or self._usual is None:
+        asked, named = self._questions.get(_sound(question)), self._named.get(_sound(question))
+        if asked is None or self._usual is None or named == []:
             return None
         with self._index.reading() as db:
-            matrix, documents, order, starts = self._index.remembered("vectors", lambda: self._load(db))
-        if not len(documents) or matrix.shape[1] != len(asked):
-            return None
-        # Without a BLAS, whose threads wait for each other on busy cores; in four digits, so that ties are some.
-        similarities = np.round(np.einsum("ij,j->i", matrix, asked), 4)
-        usual = (float(similarities.sum()) + float((self._usual @ asked).sum())) / (len(similarities) + len(_USUAL))
+            step = 1 if named is None else 1 << (self._count() // _SAMPLE).bit_length()
+            matrix, documents, order, starts = self._index.remembered(("vectors", step), lambda: self._load(db, step))
+            if not len(documents) or matrix.shape[1] != len(asked):
+                return None
+            # Without a BLAS, whose threads wait for each other on busy cores; in four digits, so that ties are some.
+            similarities = np.round(np.einsum("ij,j->i", matrix, asked), 4)
+            everyday = float((self._usual @ asked).sum())
+            usual = (float(similarities.sum()) + everyday) / (len(similarities) + len(_USUAL))
+            if named is not None:
+                sql = "select document from vector where text in"
+                read = partial(self._read, asked)
+                near = sorted(read({at for (at,) in self._index._select(sql, map(_key, named), NUMBERS)}).items())
+                found = np.array([at for at, _ in near], int), np.array([one for _, one in near], np.float32)
+                return Compared(*found, usual, read)
         nearest = np.maximum.reduceat(similarities[order], starts)
         return Compared(documents[order][starts], nearest, usual)
 
+    def _count(self) -> int:
+        with self._index.reading() as db:
+            count = "select count(*) from vector"
+            return self._index.remembered("count", lambda: int(db.execute(count).fetchone()[0]))
+
     @decoder
-    def _load(self, db: sqlite3.Connection) -> "tuple[Numbers, Any, Any, Any]":
-        """Bring the rows in memory up to date; return them, their documents, and where each document's begin."""
-        if self._opening != self._index.openings:
-            self._opening, self._stamps, self._documents = self._index.openings, np.zeros(0, int), np.zeros(0, int)
+    def _read(self, asked: "Numbers", documents: Collection[int]) -> dict[int, float]:
+        """Return how near documents are, those that have a vector."""
+        sql, near = "select document, data from vector where document in", dict[int, float]()
+        for document, data in self._index._select(sql, documents, NUMBERS, BYTES):
+            similarity = round(float(np.frombuffer(data, "<f2").astype(np.float32) @ asked), 4)
+            near[document] = max(similarity, near.get(document, -1.0))
+        return near
+
+    @decoder
+    def _load(self, db: sqlite3.Connection, step: int) -> "tuple[Numbers, Any, Any, Any]":
+        """Bring the rows in memory up to date; return them, their documents, and where each document's begin.
+
+        Args:
+            db: The connection.
+            step: Of how many rows one is held; above 1 they show what is usual.
+        """
+        if self._opening != (self._index.openings, step):
+            self._opening, self._stamps = (self._index.openings, step), np.zeros(0, int)
             self._matrix: Numbers = np.zeros((0, 0), np.float32)
-        (count,) = db.execute("select count(*) from vector").fetchone()
+            self._documents = np.zeros(0, int)
+        (count,) = db.execute("select count(*) from vector where stamp % ? = 0", (step,)).fetchone()
         last = int(self._stamps[-1]) if len(self._stamps) else 0
-        sql = "select stamp, document, data from vector where stamp > ? order by stamp"
-        new = db.execute(sql, (last,)).fetchall()
+        sql = "select stamp, document, data from vector where stamp > ? and stamp % ? = 0 order by stamp"
+        new = db.execute(sql, (last, step)).fetchall()
         if len(self._stamps) + len(new) != count:  # some are gone
             kept = db.execute("select stamp from vector where stamp <= ?", (last,)).fetchall()
             here = np.isin(self._stamps, np.array(kept, int))
@@ -421,6 +483,10 @@ class Vectors:
         order = np.argsort(self._documents, kind="stable")
         _, starts = np.unique(self._documents[order], return_index=True)
         return self._matrix, self._documents, order, starts
+
+
+def _key(digest: bytes) -> int:
+    return int.from_bytes(digest[:8], signed=True)
 
 
 def _sound(text: str) -> str:

@@ -23,7 +23,7 @@ from ..store.backup import make_file
 from .records import KnowHubError
 
 if TYPE_CHECKING:
-    from ..shared_tree.connections import Runner
+    from ..shared_tree.connections import Pool
 
 FRESH_S = 1.0
 """Seconds for which a row that was read counts as the present one: so soon a token revoked elsewhere is refused."""
@@ -141,12 +141,12 @@ class TableFiles:
 
     is_remote = True
 
-    def __init__(self, pool: "Runner", tree_id: str, kind: str) -> None:
+    def __init__(self, pool: "Pool", tree_id: str, kind: str) -> None:
         self._pool, self._key = pool, (tree_id, kind)
         self._cache: dict[str, tuple[float, bytes | None]] = {}
 
     @staticmethod
-    def prepare(pool: "Runner") -> None:
+    def prepare(pool: "Pool") -> None:
         """Make the table, where it is not there; a role that may not make any needs no right to."""
         found = _rows(pool, "SELECT to_regclass('kt_knowhub_file')", ())
         if found[0][0] is None:
@@ -236,14 +236,14 @@ def open_files(place: str | Path) -> HubFiles:
         return HubFiles(folder, str(folder / "tree"), str(folder), folder.name, *kinds, lambda: None)
     try:
         from ..shared_tree.address import cache_folder, parse_address
-        from ..shared_tree.connections import Runner
+        from ..shared_tree.connections import Pool
         from ..shared_tree.shared_log import SharedLog
     except ImportError as error:
         raise InvalidInputError(str(error)) from error
     address = parse_address(str(place))
     folder = cache_folder(address) / "knowhub"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    pool = Runner(address.dsn, 4, PATIENCE_S, False)
+    pool = Pool(address.dsn, 4, PATIENCE_S, False)
     with _answering(), SharedLog(address.dsn, patience=PATIENCE_S) as log:
         log.prepare()
     TableFiles.prepare(pool)
@@ -251,7 +251,7 @@ def open_files(place: str | Path) -> HubFiles:
     return HubFiles(folder, str(place), str(address), address.tree_id, tokens, secrets_, pool.close)
 
 
-def _rows(pool: "Runner", sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def _rows(pool: "Pool", sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     with _answering():
         return pool.fetch(sql, values)
 

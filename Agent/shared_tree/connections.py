@@ -28,7 +28,7 @@ from ..keyword_tree import InvalidInputError, StoreError
 from .rows import MissingTablesError, NotSentError, ReadOnlyError, UnansweredError
 from .statements import FORMAT, READ_FORMAT
 
-__all__ = ["Connection", "Pool", "Runner", "refuse_warned", "run", "run_meanwhile", "run_together"]
+__all__ = ["Connection", "Pool", "refuse_warned", "run", "run_meanwhile", "run_together"]
 
 T = TypeVar("T")
 
@@ -94,7 +94,10 @@ class Connection(psycopg.Connection[TupleRow]):
 
 
 class Pool:
-    """Connections of one process, at most `size` at once, opened when they are needed."""
+    """Connections of one process, at most `size` at once, opened when they are needed; runs statements on them.
+
+    Once, again while patience lasts, or on a thread's own connection. For the errors see `PostgresRows`.
+    """
 
     def __init__(self, dsn: str, size: int, patience: float, pooled: bool) -> None:
         """Open none yet.
@@ -116,6 +119,8 @@ class Pool:
         self._is_closed = False
         self._idle: collections.deque[Connection] = collections.deque()
         self._permits = self._make_permits()
+        self._is_known = False  # whether the tables' format was looked at
+        self._own = threading.local()  # `connection`, while this thread reads in peace, or has its turn
         weakref.finalize(self, _close_all, self._idle)
         watch_forks(self)
 
@@ -133,7 +138,7 @@ class Pool:
         """Tell whether a connection is to be had at once."""
         return not self._permits.empty()
 
-    # -- running --------------------------------------------------------------
+    # -- using a connection ---------------------------------------------------
 
     def run(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
         """Let a function use a connection, once; `is_long` gives the server time for what is large.
@@ -202,6 +207,97 @@ class Pool:
         """Close all connections that are not in use, and the others when they are given back."""
         self._is_closed = True
         _close_all(self._idle)
+
+    # -- running statements ---------------------------------------------------
+
+    def once(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
+        """Use a connection for something that may not be tried twice: that of this thread's turn, or any."""
+        if not self._is_known:
+            self.check_format()
+        return self._on_any(work, is_long)
+
+    def _on_any(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
+        own = self.own_connection()
+        return self.run(work, is_long) if own is None else self.use(own, work, is_long)
+
+    def own_connection(self) -> Connection | None:
+        """Return the connection that this thread holds."""
+        own: Connection | None = getattr(self._own, "connection", None)
+        if own is not None and own.closed:  # lost: others may have its place, this thread among them
+            self._own.connection = None
+            self.give_back(own)
+            own = None
+        return own
+
+    def ask(self, work: Callable[[Connection], T], until: float | None = None, is_long: bool = False) -> T:
+        """Use a connection for something that may be tried again, as long as patience lasts."""
+        end = time.monotonic() + self.patience if until is None else until
+        pause = 0.01
+        while True:
+            try:
+                return self.once(work, is_long)
+            except (UnansweredError, NotSentError) as error:
+                problem: StoreError = error
+            if time.monotonic() + pause > end:
+                raise problem
+            time.sleep(pause)
+            pause = min(2 * pause, 0.5)
+
+    def fetch(
+        self, statement: str, values: Sequence[Any], until: float | None = None, is_long: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """Return all rows that a statement finds; it may be tried again.  Cost: one round trip."""
+        return self.ask(lambda connection: run(connection, statement, values).fetchall(), until, is_long)
+
+    def check_format(self) -> None:
+        """Raise StoreError where the tables have another format than this version's.  Cost: one round trip."""
+        row = self._on_any(lambda connection: run(connection, READ_FORMAT, ()).fetchone())
+        found = 0 if row is None else row[0]
+        if found != FORMAT:
+            hint = "use a newer version of the library" if found > FORMAT else "run setup"
+            raise StoreError(f"the tables have format {found}, this version reads and writes {FORMAT}: {hint}")
+        self._is_known = True
+
+    def hold(self, seconds: float) -> None:
+        """Leave this thread's transaction to the server, which undoes it after so long; the thread goes on with any."""
+        connection = self.own_connection()
+        if connection is not None:
+            with contextlib.suppress(UnansweredError, NotSentError):  # the next statement will see for itself
+                self.use(connection, lambda own: own.begin(f"SELECT pg_sleep({seconds}); ROLLBACK".encode()))
+            self._own.connection = None
+            self.give_back(connection)
+
+    @contextlib.contextmanager
+    def owning(self, begin: Callable[[Connection], T]) -> Iterator[T | None]:
+        """Let this thread have a connection of its own, on which `begin` opens a transaction; undone at the end.
+
+        Gives what `begin` returned. Where none is to be had, or it is lost, the block goes on with any, and is given
+        None.
+        """
+        if getattr(self._own, "connection", None) is not None:
+            yield None
+            return
+        connection = begun = None
+        try:
+            with contextlib.suppress(UnansweredError, NotSentError):  # each statement will see for itself
+                if not self._is_known:
+                    self.check_format()
+                connection = self.take()
+                begun = self.use(connection, begin)
+        except BaseException:
+            if connection is not None:
+                self.give_back(connection)
+            raise
+        self._own.connection = connection
+        try:
+            yield begun
+        finally:
+            if connection is not None and self._own.connection is connection:
+                self._own.connection = None
+                with contextlib.suppress(psycopg.Error):
+                    if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
+                        connection.execute("ROLLBACK")
+                self.give_back(connection)
 
     # -- connecting -----------------------------------------------------------
 
@@ -329,110 +425,6 @@ def _no_standard_descriptors() -> Iterator[None]:
     finally:
         for descriptor in taken:
             os.close(descriptor)
-
-
-# Running statements
-
-
-class Runner(Pool):
-    """Runs statements: once, again while patience lasts, or on a thread's own connection.
-
-    For the errors see `PostgresRows`.
-    """
-
-    def __init__(self, dsn: str, size: int, patience: float, pooled: bool) -> None:
-        super().__init__(dsn, size, patience, pooled)
-        self._is_known = False  # whether the tables' format was looked at
-        self._own = threading.local()  # `connection`, while this thread reads in peace, or has its turn
-
-    def once(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
-        """Use a connection for something that may not be tried twice: that of this thread's turn, or any."""
-        if not self._is_known:
-            self.check_format()
-        return self._on_any(work, is_long)
-
-    def _on_any(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
-        own = self.own_connection()
-        return self.run(work, is_long) if own is None else self.use(own, work, is_long)
-
-    def own_connection(self) -> Connection | None:
-        """Return the connection that this thread holds."""
-        own: Connection | None = getattr(self._own, "connection", None)
-        if own is not None and own.closed:  # lost: others may have its place, this thread among them
-            self._own.connection = None
-            self.give_back(own)
-            own = None
-        return own
-
-    def ask(self, work: Callable[[Connection], T], until: float | None = None, is_long: bool = False) -> T:
-        """Use a connection for something that may be tried again, as long as patience lasts."""
-        end = time.monotonic() + self.patience if until is None else until
-        pause = 0.01
-        while True:
-            try:
-                return self.once(work, is_long)
-            except (UnansweredError, NotSentError) as error:
-                problem: StoreError = error
-            if time.monotonic() + pause > end:
-                raise problem
-            time.sleep(pause)
-            pause = min(2 * pause, 0.5)
-
-    def fetch(
-        self, statement: str, values: Sequence[Any], until: float | None = None, is_long: bool = False
-    ) -> list[tuple[Any, ...]]:
-        """Return all rows that a statement finds; it may be tried again.  Cost: one round trip."""
-        return self.ask(lambda connection: run(connection, statement, values).fetchall(), until, is_long)
-
-    def check_format(self) -> None:
-        """Raise StoreError where the tables have another format than this version's.  Cost: one round trip."""
-        row = self._on_any(lambda connection: run(connection, READ_FORMAT, ()).fetchone())
-        found = 0 if row is None else row[0]
-        if found != FORMAT:
-            hint = "use a newer version of the library" if found > FORMAT else "run setup"
-            raise StoreError(f"the tables have format {found}, this version reads and writes {FORMAT}: {hint}")
-        self._is_known = True
-
-    def hold(self, seconds: float) -> None:
-        """Leave this thread's transaction to the server, which undoes it after so long; the thread goes on with any."""
-        connection = self.own_connection()
-        if connection is not None:
-            with contextlib.suppress(UnansweredError, NotSentError):  # the next statement will see for itself
-                self.use(connection, lambda own: own.begin(f"SELECT pg_sleep({seconds}); ROLLBACK".encode()))
-            self._own.connection = None
-            self.give_back(connection)
-
-    @contextlib.contextmanager
-    def owning(self, begin: Callable[[Connection], T]) -> Iterator[T | None]:
-        """Let this thread have a connection of its own, on which `begin` opens a transaction; undone at the end.
-
-        Gives what `begin` returned. Where none is to be had, or it is lost, the block goes on with any, and is given
-        None.
-        """
-        if getattr(self._own, "connection", None) is not None:
-            yield None
-            return
-        connection = begun = None
-        try:
-            with contextlib.suppress(UnansweredError, NotSentError):  # each statement will see for itself
-                if not self._is_known:
-                    self.check_format()
-                connection = self.take()
-                begun = self.use(connection, begin)
-        except BaseException:
-            if connection is not None:
-                self.give_back(connection)
-            raise
-        self._own.connection = connection
-        try:
-            yield begun
-        finally:
-            if connection is not None and self._own.connection is connection:
-                self._own.connection = None
-                with contextlib.suppress(psycopg.Error):
-                    if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
-                        connection.execute("ROLLBACK")
-                self.give_back(connection)
 
 
 def run(connection: Connection, statement: str, values: Sequence[Any]) -> psycopg.Cursor[Any]:

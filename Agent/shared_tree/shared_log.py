@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
@@ -13,13 +14,13 @@ from ..finding.embedder import Embedder
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StoreError
 from ..store.addresses import refuse_address
 from . import port
-from .connections import Runner
+from .connections import Pool
 from .copying import copy_in, copy_out
 from .reading import is_due, write_state
 from .rows import MissingTablesError
 from .store import Known, SharedStore
 from .tables import PostgresRows, create_tables
-from .vectors import SharedEmbedder
+from .vectors import SharedEmbedder, search_vectors
 
 __all__ = ["SharedLog", "SharedTree"]
 
@@ -35,7 +36,15 @@ class SharedLog:
     >>> log.close()
     """
 
-    def __init__(self, dsn: str = "", *, connections: int = 8, patience: float = 10.0, pooled: bool = False) -> None:
+    def __init__(
+        self,
+        dsn: str = "",
+        *,
+        connections: int = 8,
+        patience: float = 10.0,
+        pooled: bool = False,
+        vectors_in_memory: int = 1_000_000,
+    ) -> None:
         """Connect to nothing yet.
 
         Args:
@@ -45,6 +54,8 @@ class SharedLog:
             patience: seconds for which a statement whose answer was lost is tried again, on new connections.
             pooled: whether a pooler of transactions (PgBouncer, say) stands between: then nothing is prepared, and
                 the session's isolation is checked, not set.
+            vectors_in_memory: of a tree, that a machine holds at most where pgvector is installed: of more, the server
+                finds the nearest. A vector of 512 numbers takes 2 KiB.
 
         Raises:
             InvalidInputError: an argument cannot be used.
@@ -55,9 +66,11 @@ class SharedLog:
             raise InvalidInputError(f"connections must be a whole number from 2 on: {connections!r}")
         if not isinstance(patience, (int, float)) or not 0.1 <= patience <= 3600:
             raise InvalidInputError(f"patience must be seconds, from 0.1 to 3600: {patience!r}")
-        self._pool = Runner(dsn, connections, float(patience), bool(pooled))
+        self._pool = Pool(dsn, connections, float(patience), bool(pooled))
         self._size = connections
-        self._rows = PostgresRows(self._pool)
+        if type(vectors_in_memory) is not int or vectors_in_memory < 0:
+            raise InvalidInputError(f"vectors_in_memory must be a whole number from 0 on: {vectors_in_memory!r}")
+        self._rows, self._in_memory = PostgresRows(self._pool), vectors_in_memory
         self.counts: Counter[str] = Counter()
         """Of this object: `conflicts`, and `guesses` that were wrong; answers that did not come (`unanswered`), and how
         many of these writes were `resolved`, or stayed `unknown`."""
@@ -79,7 +92,8 @@ class SharedLog:
         Args:
             tree_id: 1 to 1,000 bytes of UTF-8, all of them visible.
         """
-        return SharedTree(self._rows, _check_id(tree_id), self.counts)
+        opened = partial(SharedStore, self._rows, _check_id(tree_id), Known(), self.counts)
+        return SharedTree(opened, partial(SharedEmbedder, self._pool, tree_id, self._in_memory))
 
     def trees(self) -> list[str]:
         """Return the ids of all trees, in order."""
@@ -104,6 +118,7 @@ class SharedLog:
     def keep(self, tree_id: str, *, always: bool = False) -> bool:
         """Write the state of a tree, from which it opens faster; return whether one was written.
 
+        Where pgvector is, and the tree has more vectors than memory should hold, they are made ready to be searched.
         It is where more was logged since the last one than that holds. Call it now and then, from cron say; anyone may,
         and nothing is lost where it is not called.
 
@@ -114,6 +129,7 @@ class SharedLog:
         Cost: what opening the tree costs, and writing all its rows.
         """
         self._check_known(tree_id)
+        search_vectors(self._pool, tree_id, self._in_memory)
         return (always or is_due(self._rows, tree_id)) and write_state(self._rows, tree_id)
 
     def follow(self, trees: Iterable[KeywordTree]) -> list[KeywordTree]:
@@ -190,20 +206,18 @@ class SharedLog:
         return f"<SharedLog {self._pool.count()} of {self._size} connections>"
 
 
+@dataclass(frozen=True)
 class SharedTree:
     """One tree of a log: called, it makes the store for `KeywordTree(…, store=…)`."""
 
-    def __init__(self, rows: PostgresRows, tree_id: str, counts: Counter[str]) -> None:
-        self._rows, self._tree_id = rows, tree_id
-        self._open = partial(SharedStore, rows, tree_id, Known(), counts)
+    opened: Callable[[], SharedStore]
+    """Returns a store that has opened nothing yet."""
+    embedder: Callable[[Embedder], SharedEmbedder]
+    """Returns an embedder whose vectors are kept in the log, so that each text is embedded once for all machines."""
 
     def __call__(self) -> SharedStore:
         """Return a store that has opened nothing yet."""
-        return self._open()
-
-    def embedder(self, embedder: Embedder) -> SharedEmbedder:
-        """Return an embedder whose vectors are kept in the log, so that each text is embedded once for all machines."""
-        return SharedEmbedder(embedder, self._rows, self._tree_id)
+        return self.opened()
 
 
 def _no_tree(tree_id: str) -> NotFoundError:

@@ -1,8 +1,8 @@
 """Every statement on the tables of shared trees, and the tables themselves.
 
 Not used, since not all that speaks PostgreSQL has them, or has them as PostgreSQL does: LISTEN and NOTIFY, advisory
-locks, sequences, partial indexes, triggers, statements within WITH that change data. `tree_id` is in every key, so a
-cluster can be divided by it.
+locks, sequences, partial indexes but for vectors, triggers, statements within WITH that change data. `tree_id` is in
+every key, so a cluster can be divided by it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SCHEMA = (
         tree_id text COLLATE "C", model text COLLATE "C", digest bytea, vector bytea NOT NULL,
         PRIMARY KEY (tree_id, model, digest))""",
 )
-TABLES = ("kt_batch", "kt_piece", "kt_mark", "kt_state", "kt_snapshot", "kt_vector", "kt_tree")
+TABLES = ("kt_batch", "kt_piece", "kt_mark", "kt_state", "kt_snapshot", "kt_tree")
 READ_FORMAT = "SELECT format FROM kt_format ORDER BY format DESC LIMIT 1"
 
 # True, and this transaction's commit waits for the disk: a session's own setting may be another's, after a pooler.
@@ -117,5 +117,27 @@ ADD_VECTORS = """
     INSERT INTO kt_vector (tree_id, model, digest, vector)
     SELECT %s, %s, k.digest, k.vector FROM unnest(%s::bytea[], %s::bytea[]) AS k(digest, vector)
     ON CONFLICT DO NOTHING"""
+# Vectors that are searched, where pgvector is: those of a tree and a model come with their index, all in one commit.
+HAS_PGVECTOR, IS_THERE = "SELECT to_regtype('halfvec') IS NOT NULL", "SELECT to_regclass(%s) IS NOT NULL"
+NEAR_SCHEMA = """CREATE TABLE IF NOT EXISTS kt_near (
+    tree_id text COLLATE "C", model text COLLATE "C", digest bytea, near halfvec NOT NULL,
+    PRIMARY KEY (tree_id, model, digest))"""
+MANY_VECTORS = """
+    SELECT model, max(octet_length(vector)) FROM kt_vector WHERE tree_id = %s
+    GROUP BY model HAVING count(*) > %s AND max(octet_length(vector)) <= 16000"""
+NOT_NEAR = """
+    SELECT digest, vector FROM kt_vector v WHERE tree_id = %s AND model = %s AND digest > %s
+        AND octet_length(vector) = %s AND NOT EXISTS (SELECT FROM kt_near n
+            WHERE n.tree_id = v.tree_id AND n.model = v.model AND n.digest = v.digest)
+    ORDER BY digest LIMIT 1000"""
+ADD_NEAR = """
+    INSERT INTO kt_near SELECT %s, %s, k.digest, k.near::halfvec FROM unnest(%s::bytea[], %s::text[]) AS k(digest, near)
+    ON CONFLICT DO NOTHING"""
+INDEX_NEAR = """
+    CREATE INDEX IF NOT EXISTS {} ON kt_near USING hnsw ((near::halfvec({})) halfvec_cosine_ops)
+    WHERE tree_id = %s AND model = %s"""
+NEAREST = """
+    SELECT digest FROM kt_near WHERE tree_id = %s AND model = %s
+    ORDER BY near::halfvec({0}) <=> %s::halfvec({0}) LIMIT %s"""
 ASKED = (VECTORS, READ, FIND, READ_BACK, MARKS, DIGEST, NEWS, UNKEPT, LOG_SPANS, STATE_SPANS)
 """What `setup` lets the server look at, to see that it has all columns."""

@@ -14,14 +14,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from ..keyword_tree import StoreError
 from . import statements as sql
-from .connections import Connection, Pool, Runner, refuse_warned, run, run_meanwhile, run_together
+from .connections import Connection, Pool, refuse_warned, run, run_meanwhile, run_together
 from .port import Place, StatePart
 from .rows import Batch, Mark, UnkeptError
 
@@ -44,21 +43,21 @@ class PostgresRows:
     out, NotSentError where it was not, another StoreError where the server refused it.
     """
 
-    def __init__(self, runner: Runner) -> None:
-        self.patience = runner.patience
-        self._runner = runner
+    def __init__(self, pool: Pool) -> None:
+        self.patience = pool.patience
+        self._pool = pool
 
     # -- the log --------------------------------------------------------------
 
     def log_id(self, tree_id: str) -> str | None:
         """Return what distinguishes this log from another one that had the name before; None where there is none."""
-        found = self._runner.fetch("SELECT log_id FROM kt_tree WHERE tree_id = %s", (tree_id,))
+        found = self._pool.fetch("SELECT log_id FROM kt_tree WHERE tree_id = %s", (tree_id,))
         return found[0][0] if found else None
 
     def is_readonly(self) -> bool:
         """Tell whether the server takes no writes now."""
         asked = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on'"
-        return bool(self._runner.fetch(asked, ())[0][0])
+        return bool(self._pool.fetch(asked, ())[0][0])
 
     def create(self, tree_id: str, log_id: str, batches: Iterable[Batch]) -> bool:
         """Begin a log, if there is none; return False where another writer was quicker.
@@ -81,8 +80,8 @@ class PostgresRows:
             refuse_warned(connection)
             return True
 
-        self._runner.check_format()
-        return self._runner.once(work, is_long=True)
+        self._pool.check_format()
+        return self._pool.once(work, is_long=True)
 
     def read(self, tree_id: str, after: int, known: int, limit: int, until: float | None = None) -> list[Batch]:
         """Return the first batches with `after` or a larger key, in order; without the lines of the one at `known`.
@@ -94,17 +93,17 @@ class PostgresRows:
             limit: how many at most; fewer come only where there are no more, or these have `PAGE_BYTES`.
             until: when to give up, by `time.monotonic()`; None is as long as patience lasts.
         """
-        return list(map(_batch, self._runner.fetch(sql.READ, (known, known, tree_id, after, limit), until)))
+        return list(map(_batch, self._pool.fetch(sql.READ, (known, known, tree_id, after, limit), until)))
 
     def find(self, tree_id: str, keys: Sequence[int]) -> list[Batch]:
         """Return the first batch of all, and those with these keys, without lines."""
-        return list(map(_batch, self._runner.fetch(sql.FIND, (tree_id, tree_id, list(keys)))))
+        return list(map(_batch, self._pool.fetch(sql.FIND, (tree_id, tree_id, list(keys)))))
 
     def read_back(self, tree_id: str, below: int, limit: int, holding: bytes = b"") -> list[Batch]:
         """Return the last batches with keys below, newest first: those that may hold these bytes."""
         held = holding or None
         values = (tree_id, below, held, held, limit)
-        return list(map(_batch, self._runner.fetch(sql.READ_BACK, values, is_long=bool(held))))
+        return list(map(_batch, self._pool.fetch(sql.READ_BACK, values, is_long=bool(held))))
 
     def read_spans(self, tree_id: str, spans: Sequence[Place]) -> list[bytes | None]:
         """Return some bytes of batches and states, in the order of the spans; None for what is not there any more.
@@ -116,19 +115,19 @@ class PostgresRows:
         of_states = [(index, span) for index, span in enumerate(spans) if span.key < 0]
         if of_log:
             columns = ([span.key for _, span in of_log], *_lengths(of_log), tree_id)
-            for number, lines, pieces in self._runner.fetch(sql.LOG_SPANS, columns):
+            for number, lines, pieces in self._pool.fetch(sql.LOG_SPANS, columns):
                 index, span = of_log[number]
                 found[index] = self._read_pieces(tree_id, pieces, span) if pieces else lines
         if of_states:
             keys = [~span.key for _, span in of_states], [span.part for _, span in of_states]
-            for number, rows in self._runner.fetch(sql.STATE_SPANS, (*keys, *_lengths(of_states), tree_id)):
+            for number, rows in self._pool.fetch(sql.STATE_SPANS, (*keys, *_lengths(of_states), tree_id)):
                 found[of_states[number][0]] = rows
         return found
 
     def _read_pieces(self, tree_id: str, id: str, span: Place) -> bytes | None:
         first, last = span.start // PIECE, (span.start + span.length - 1) // PIECE
         asked = "SELECT bytes FROM kt_piece WHERE tree_id = %s AND id = %s AND part BETWEEN %s AND %s ORDER BY part"
-        parts = self._runner.fetch(asked, (tree_id, id, first, last))
+        parts = self._pool.fetch(asked, (tree_id, id, first, last))
         return b"".join(part for (part,) in parts)[span.start - first * PIECE :][: span.length] if parts else None
 
     def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch, yields: bool = False) -> bool:
@@ -141,7 +140,7 @@ class PostgresRows:
         values = (*_columns(batch), tree_id, behind[0], behind[1].decode())
 
         def work(connection: Connection) -> bool:
-            is_turn = connection is self._runner.own_connection()
+            is_turn = connection is self._pool.own_connection()
             if batch.pieces:
                 if not is_turn:
                     run_together(connection, *_beginning_turn(connection))
@@ -155,11 +154,11 @@ class PostgresRows:
             refuse_warned(connection)
             return is_in
 
-        return self._runner.once(work)
+        return self._pool.once(work)
 
     def check_format(self) -> None:
         """Raise StoreError where the tables have another format by now: then nothing is written."""
-        self._runner.check_format()
+        self._pool.check_format()
 
     def _insert_pieces(self, connection: Connection, tree_id: str, batch: Batch) -> None:
         for part, start in enumerate(range(0, batch.size if batch.pieces else 0, PIECE)):
@@ -176,7 +175,7 @@ class PostgresRows:
             run(connection, sql.TAKE_TURN, (tree_id,))
             refuse_warned(connection)
 
-        self._runner.once(work)
+        self._pool.once(work)
 
     def replace(self, tree_id: str, behind: tuple[int, bytes], batches: Sequence[Batch]) -> bool:
         """Put batches behind that one, as `append` does, and take all that lies before them away.
@@ -204,13 +203,13 @@ class PostgresRows:
             refuse_warned(connection)
             return True
 
-        return self._runner.once(work, is_long=True)
+        return self._pool.once(work, is_long=True)
 
     def _forget(self, connection: Connection, tree_id: str, batches: Sequence[Batch]) -> None:
         run(connection, "DELETE FROM kt_batch WHERE tree_id = %s AND after < %s", (tree_id, batches[0].after))
         kept = [batch.pieces for batch in batches if batch.pieces]
         run(connection, "DELETE FROM kt_piece WHERE tree_id = %s AND NOT id = ANY(%s::text[])", (tree_id, kept))
-        run(connection, "DELETE FROM kt_vector WHERE tree_id = %s", (tree_id,))  # those of deleted texts among them
+        _drop_vectors(connection, tree_id)  # those of deleted texts among them
         # Only now: a process that takes a snapshot, or writes a state, holds the batch that it is of.
         unkept = run(connection, sql.UNKEPT, (tree_id,)).fetchone()
         if unkept and unkept[0]:
@@ -244,41 +243,41 @@ class PostgresRows:
         def begin(connection: Connection) -> list[Batch]:
             begins = _beginning_turn(connection)
             if connection.round_trip_s < _NEAR_S:
-                run_meanwhile(connection, lambda: catch_up() if self._runner.has_free() else None, *begins, *take)
+                run_meanwhile(connection, lambda: catch_up() if self._pool.has_free() else None, *begins, *take)
                 return list(map(_batch, run(connection, *read())))
             # Guesses that did not look may pass still; from far away to wait for them costs less than a conflict.
             pause_s = max(LOOK_S, connection.round_trip_s / 10)  # more from further away: the server may be busy
             wait = [("SELECT pg_sleep(%s)", (pause_s,))] if connection.is_far() else []
             return list(map(_batch, run_together(connection, *begins, *take, *wait, read())[-1][1]))
 
-        return self._runner.owning(begin)
+        return self._pool.owning(begin)
 
     def hold(self, tree_id: str, seconds: float) -> None:
         """Keep the turn that this thread has for so long, also after its block: the server ends it in time."""
-        self._runner.hold(seconds)
+        self._pool.hold(seconds)
 
     def still(self) -> contextlib.AbstractContextManager[object]:
         """Let this thread read the tables as they are at one moment, where that can be had."""
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        return self._runner.owning(lambda connection: connection.execute(begin))
+        return self._pool.owning(lambda connection: connection.execute(begin))
 
     # -- states ---------------------------------------------------------------
 
     def marks(self, tree_id: str) -> list[Mark]:
         """Return the marks, newest first."""
-        found = self._runner.fetch(sql.MARKS, (tree_id,))
+        found = self._pool.fetch(sql.MARKS, (tree_id,))
         return [Mark(seq, after, crc.encode(), *counts) for seq, after, crc, *counts in found]
 
     def is_whole(self, tree_id: str, seq: int) -> bool:
         """Tell whether a state's parts are all there, and undamaged; the server computes it."""
-        found = self._runner.fetch(sql.DIGEST, (tree_id, seq), is_long=True)
+        found = self._pool.fetch(sql.DIGEST, (tree_id, seq), is_long=True)
         return bool(found and found[0][0])
 
     def read_parts(self, tree_id: str, seq: int, count: int) -> Iterator[StatePart]:
         """Yield the parts of a state.  Cost: a round trip for each 4 MiB or so."""
         number = 0
         while number < count:
-            found = self._runner.fetch(sql.PARTS, (tree_id, seq, number, _PARTS))
+            found = self._pool.fetch(sql.PARTS, (tree_id, seq, number, _PARTS))
             if not found:
                 raise StoreError(f"the state at operation {seq} was taken away meanwhile: try again")
             yield from map(_part, found)
@@ -289,7 +288,7 @@ class PostgresRows:
 
         `parts` and `size` of the mark are counted here.
         """
-        self._runner.check_format()
+        self._pool.check_format()
 
         def work(connection: Connection) -> bool:
             connection.execute("BEGIN")
@@ -309,19 +308,19 @@ class PostgresRows:
             connection.execute("COMMIT")
             return True
 
-        return self._runner.once(work, is_long=True)
+        return self._pool.once(work, is_long=True)
 
     def drop_states(self, tree_id: str, seqs: Iterable[int]) -> None:
         """Take the states at these operations away."""
         gone = list(seqs)
         for table in ("kt_mark", "kt_state") if gone else ():  # in this order: a mark without its parts would be damage
             statement = f"DELETE FROM {table} WHERE tree_id = %s AND seq = ANY(%s::bigint[])"
-            self._runner.ask(partial(run, statement=statement, values=(tree_id, gone)), is_long=True)
+            self._pool.ask(partial(run, statement=statement, values=(tree_id, gone)), is_long=True)
 
     def bytes_since(self, tree_id: str, after: int) -> int:
         """Return how many bytes of lines lie behind the batch with this key; -1 takes all."""
         asked = "SELECT coalesce(sum(size), 0)::bigint FROM kt_batch WHERE tree_id = %s AND after > %s"
-        return int(self._runner.fetch(asked, (tree_id, after))[0][0])
+        return int(self._pool.fetch(asked, (tree_id, after))[0][0])
 
     # -- snapshots, and all trees -----------------------------------------------------
 
@@ -331,7 +330,7 @@ class PostgresRows:
         Raises:
             StoreError: the batch is not there any more.
         """
-        self._runner.check_format()
+        self._pool.check_format()
         values = (name, seq, tree_id, behind[0], behind[1].decode())
         tries = 0
 
@@ -340,7 +339,7 @@ class PostgresRows:
             tries += 1
             return run(connection, sql.SNAPSHOT, values).rowcount
 
-        if self._runner.ask(work):
+        if self._pool.ask(work):
             return True
         taken = self.snapshots(tree_id)
         if name not in taken:
@@ -349,33 +348,23 @@ class PostgresRows:
 
     def snapshots(self, tree_id: str) -> dict[str, int]:
         """Return the operation of each snapshot, by name."""
-        return dict(self._runner.fetch("SELECT name, seq FROM kt_snapshot WHERE tree_id = %s", (tree_id,)))
+        return dict(self._pool.fetch("SELECT name, seq FROM kt_snapshot WHERE tree_id = %s", (tree_id,)))
 
     def sizes(self, tree_id: str) -> dict[str, int]:
         """Return how many bytes lie in each table for a tree."""
         asked = """SELECT (SELECT coalesce(sum(size), 0)::bigint FROM kt_batch WHERE tree_id = %s),
             (SELECT coalesce(sum(size), 0)::bigint FROM kt_mark WHERE tree_id = %s)"""
-        lines, states = self._runner.fetch(asked, (tree_id, tree_id))[0]
+        lines, states = self._pool.fetch(asked, (tree_id, tree_id))[0]
         return {"kt_batch": lines, "kt_state": states}
-
-    def vectors(self, tree_id: str, model: str, digests: Sequence[bytes]) -> dict[int, bytes]:
-        """Return the vectors of texts that a model has read for a tree, by the index of their digests; one try."""
-        found = self._runner.fetch(sql.VECTORS, (list(digests), tree_id, model), time.monotonic())
-        return {row[0]: row[1] for row in found}
-
-    def add_vectors(self, tree_id: str, model: str, vectors: Mapping[bytes, bytes]) -> None:
-        """Keep the vectors of texts, by digest; one try."""
-        values = (tree_id, model, list(vectors), list(vectors.values()))
-        self._runner.once(lambda connection: run(connection, sql.ADD_VECTORS, values))
 
     def find_news(self, known: Sequence[tuple[str, int, bytes]]) -> list[int]:
         """Return the indexes of the logs (tree, key and checksum of the last batch that is known) that have changed."""
         columns = ([each[0] for each in known], [each[1] for each in known], [each[2].decode() for each in known])
-        return [index for (index,) in self._runner.fetch(sql.NEWS, columns)]
+        return [index for (index,) in self._pool.fetch(sql.NEWS, columns)]
 
     def trees(self) -> list[str]:
         """Return the ids of all trees, in order."""
-        return [tree_id for (tree_id,) in self._runner.fetch("SELECT tree_id FROM kt_tree ORDER BY tree_id", ())]
+        return [tree_id for (tree_id,) in self._pool.fetch("SELECT tree_id FROM kt_tree ORDER BY tree_id", ())]
 
     def remove(self, tree_id: str) -> bool:
         """Take a tree away, and all that belongs to it; return False where there is none."""
@@ -387,9 +376,10 @@ class PostgresRows:
             was_there |= run(connection, sql.TAKE_TURN, (tree_id,)).rowcount > 0
             for table in sql.TABLES:
                 run(connection, f"DELETE FROM {table} WHERE tree_id = %s", (tree_id,))
+            _drop_vectors(connection, tree_id)
             connection.execute("COMMIT")
 
-        self._runner.ask(work, is_long=True)
+        self._pool.ask(work, is_long=True)
         return was_there
 
 
@@ -403,7 +393,8 @@ def create_tables(pool: Pool) -> None:
     def work(connection: Connection) -> int:
         with connection.transaction():  # another process sees no tables without their format
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('kt_format'))")  # IF NOT EXISTS alone can fail
-            for statement in sql.SCHEMA:
+            has_pgvector = connection.execute(sql.HAS_PGVECTOR).fetchall() == [(True,)]
+            for statement in (*sql.SCHEMA, *[sql.NEAR_SCHEMA] * has_pgvector):
                 connection.execute(statement.encode())
             missing = "WHERE NOT EXISTS (SELECT FROM kt_format)"
             connection.execute(f"INSERT INTO kt_format SELECT %s {missing}".encode(), (sql.FORMAT,))
@@ -416,6 +407,12 @@ def create_tables(pool: Pool) -> None:
     if found != sql.FORMAT:
         hint = "use the version that made them"
         raise StoreError(f"the tables have format {found}, this version makes {sql.FORMAT}: {hint}")
+
+
+def _drop_vectors(connection: Connection, tree_id: str) -> None:
+    for table in ("kt_vector", "kt_near"):
+        if run(connection, sql.IS_THERE, (table,)).fetchall() == [(True,)]:
+            run(connection, f"DELETE FROM {table} WHERE tree_id = %s", (tree_id,))
 
 
 def _beginning_turn(connection: Connection) -> tuple[tuple[str, tuple[()]], ...]:

@@ -338,7 +338,7 @@ class TestKeepingUp:
             tree.CreateKeyword("dog")
             assert names(tree, "qwibble", 1) == ["dog"]
             with sqlite3.connect(tmp_path / "indexes" / "keywords.db") as db:
-                db.execute("insert into vector(document, data) values (2, x'00')")
+                db.execute("insert into vector(document, text, data) values (2, 0, x'00')")
             db.close()
             assert names(tree, "our dog", 1) == ["dog"]
             assert names(tree, "qwibble", 1) == ["dog"]

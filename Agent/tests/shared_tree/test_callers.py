@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from Agent.adapters.langgraph import KeywordTreeStore
 from Agent.adapters.mem0 import Memory
 from Agent.cli.command_line import main
 from Agent.finding import embedder as embedder_module
-from Agent.finding.embedder import HashingEmbedder, Meaning
+from Agent.finding.embedder import HashingEmbedder, Meaning, digest_of
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.memory.eviction import Capacity, HybridEviction, RecallBased, Ttl
@@ -267,6 +268,43 @@ class TestVectors:
 
         assert set(self.FACTS) <= set(first.texts)
         assert set(other.texts).isdisjoint(self.FACTS)
+
+    def test_are_searched_by_pgvector_where_memory_should_not_hold_them(self, database: str, tmp_path: Path) -> None:
+        """PATH tells which PostgreSQL it is: one with the extension in its folders."""
+        if not sql(database, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"):
+            pytest.skip("pgvector is not installed: apt-get install postgresql-15-pgvector, or the like")
+        sql(database, "CREATE EXTENSION vector")
+        facts = [*self.FACTS, *(f"Note {number} is on subject {number % 37}." for number in range(200))]
+        model, ankle = HashingEmbedder([("ankle", "qwibble")]), "My ankle hurts."
+        with ExitStack() as stack:
+            few, many = (stack.enter_context(SharedLog(database, vectors_in_memory=count)) for count in (100, 1000))
+            few.setup()
+
+            def store(log: SharedLog, name: str) -> MemoryStore:
+                meaning = Meaning(model, 30.0)
+                return stack.enter_context(MemoryStore(tmp_path / name, "ada", log=log.tree, meaning=meaning))
+
+            def recall(store: MemoryStore, question: str) -> list[tuple[str, float]]:
+                return [(hit.text, round(hit.score, 1)) for hit in store.recall(question, 5, min_score=0.2)]
+
+            writer, held = store(few, "writer"), store(many, "held")
+            for fact in facts:
+                writer.remember(fact)
+            assert recall(writer, "subject 12") == recall(held, "subject 12")  # nothing is kept for pgvector yet
+            few.keep("user=ada/memory")
+            assert sql(database, "SELECT count(*) FROM kt_near") == sql(database, "SELECT count(*) FROM kt_vector")
+            other = store(few, "other")
+            for asked in ("knee operation", "subject 12", "龙井"):
+                assert recall(other, asked) == recall(writer, asked) == recall(held, asked) != []
+            writer.remember(ankle)
+            assert [recall(each, "qwibble")[0][0] for each in (writer, other, held)] == 3 * [ankle]
+
+            sql(database, "DELETE FROM kt_near WHERE digest = %s", digest_of(ankle))
+            assert [ankle in dict(recall(each, "qwibble")) for each in (writer, held)] == [False, True]
+            few.keep("user=ada/memory")
+            assert recall(other, "qwibble")[0][0] == ankle
+            few.remove("user=ada/memory")
+            assert sql(database, "SELECT count(*) FROM kt_near") == [(0,)]
 
     def test_of_a_hub_are_shared_too(self, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         models = [Counting(), Counting()]
