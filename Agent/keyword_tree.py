@@ -878,7 +878,9 @@ def _CheckId(what: str, value: object) -> str:
 
 def _CheckList(what: str, value: object, check: Callable[[str, object], str]) -> list[str]:
     """Return the checked items of a list or tuple, each once; None is an empty list."""
-    items = () if value is None else _CheckType(what, value, (list, tuple), "a list of strings")
+    items = [] if value is None else value
+    if type(items) is not list:
+        items = _CheckType(what, items, tuple, "a list of strings")
     return list(dict.fromkeys(map(check, itertools.repeat(f"each of {what}"), items)))
 
 
@@ -1083,6 +1085,15 @@ class Rows(NamedTuple):
 
 def NoRows() -> Rows:
     return Rows([], [], [], {})
+
+
+def _OneRow(kind: int, row: Any) -> Rows:
+    records = NoRows()
+    records[:3][kind].append(row)
+    return records
+
+
+_NOTHING = NoRows()  # which nothing is added to
 
 
 def _Malformed(detail: str, row: object) -> StoreCorruptError:
@@ -1577,8 +1588,7 @@ def _CheckOperation(what: str, value: object) -> str:
     return name
 
 
-@dataclass(slots=True)
-class LoggedOperation:
+class LoggedOperation(NamedTuple):
     """One operation: what is planned, written, read back, undone."""
 
     op: str
@@ -1603,24 +1613,24 @@ class LogLine(NamedTuple):
 
 def EncodeLine(seq: int, prev: bytes, durable: int, operation: LoggedOperation, extra: str = "") -> tuple[bytes, bytes]:
     """Return a line with its newline, and its crc."""
-    text, agent_io = _EncodeString, operation.agent_io
+    op, id, timestamp, before, after, author, agent_io = operation
+    text = _EncodeString
     envelope = (
-        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {text(operation.op)}, {extra}'
-        f'"operation_id": {text(operation.id)}, "timestamp": {_EncodeNumber(operation.timestamp)}, '
-        f'"author": {text(operation.author)}, "agent_io": {_EncodeText(agent_io) if agent_io else "null"}, "before": '
+        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {text(op)}, {extra}'
+        f'"operation_id": {text(id)}, "timestamp": {_EncodeNumber(timestamp)}, "author": {text(author)}, '
+        f'"agent_io": {_EncodeText(agent_io) if agent_io else "null"}, "before": '
     )
-    before = _EncodeRows(operation.before) if any(operation.before) else b"null"
-    body = b"".join((envelope.encode(), before, _AFTER, _EncodeRows(operation.after), b"}"))
+    body = b"".join((envelope.encode(), _EncodeRows(before), _AFTER, _EncodeRows(after), b"}"))
     crc = b"%08x" % zlib.crc32(body)
     return b"".join((b'{"crc": "', crc, b'", ', body, b"\n")), crc
 
 
 def _EncodeRows(records: Rows) -> bytes:
+    if records is _NOTHING:
+        return b"null"
     nodes, infos, links, _ = records
-    if not infos and not links and len(nodes) < 2:
-        return nodes[0] if nodes else b"null"
-    if len(nodes) + len(infos) + len(links) == 1:
-        return (infos or links)[0]
+    if len(nodes) + len(infos) + len(links) <= 1:
+        return (nodes or infos or links or (b"null",))[0]
     parts = [_MANY[0], _BETWEEN.join(nodes), _MANY[1], _BETWEEN.join(infos), _MANY[2], _BETWEEN.join(links), _MANY[3]]
     return b"".join(parts)
 
@@ -1931,7 +1941,7 @@ def EncodeState(
     new.seq = seq
 
     def Next(op: str, records: Rows, extra: str) -> tuple[int, bytes, bytes]:
-        operation = LoggedOperation(op, _NewId(), clock(), NoRows(), records)
+        operation = LoggedOperation(op, _NewId(), clock(), _NOTHING, records)
         line, crc = EncodeLine(new.seq + 1, new.crc, new.seq, operation, extra)
         new.Advance(new.seq + 1, crc, line)
         return new.seq, crc, line
@@ -1943,7 +1953,7 @@ def EncodeState(
             records[:3][kind].extend(bulk)
             yield Next(STATE, new.Project(records), extra)
             extra = ""
-    yield Next(CHECKPOINT, NoRows(), f'"files": {_EncodeText(new.TellLengths())}, ')
+    yield Next(CHECKPOINT, _NOTHING, f'"files": {_EncodeText(new.TellLengths())}, ')
 
 
 # == Store ====================================================================
@@ -2536,8 +2546,8 @@ class _FileStore(_Aside):
         if self._lock.fd >= 0:
             self.files.Unlock(self._lock.fd)
 
-    def Append(self, operations: list[LoggedOperation], extra: str = "") -> None:
-        """Make operations durable: one write, one sync; the lock is held."""
+    def Append(self, operations: list[LoggedOperation], extra: str = "") -> str:
+        """Make operations durable by one write and one sync, the lock held; return the position after them."""
         if self.health is not _SOUND:
             self.RefuseIfFailed()
         reader, data = self._reader, b""
@@ -2567,6 +2577,7 @@ class _FileStore(_Aside):
         is_due = seq - checked_seq >= _CHECKPOINT_OPERATIONS or end - checked_size >= _CHECKPOINT_BYTES
         if is_due and not extra:
             self._Checkpoint(operation.timestamp)
+        return f"{reader.seq} {reader.crc.decode()}"
 
     def _SyncLog(self) -> None:
         try:
@@ -2598,7 +2609,7 @@ class _FileStore(_Aside):
         reader.checkpoint = reader.seq, reader.log.bytes  # first: what fails is tried again after as many more
         with contextlib.suppress(StoreError):  # what was written is durable; the next write will say so
             if self.projections.Sync():
-                operation = LoggedOperation(CHECKPOINT, _NewId(), now, NoRows(), NoRows())
+                operation = LoggedOperation(CHECKPOINT, _NewId(), now, _NOTHING, _NOTHING)
                 self.Append([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
                 reader.checkpoint = reader.seq, reader.log.bytes
 
@@ -2968,10 +2979,10 @@ class _State:
         self.next_ordinal += 1
         self.nodes[id] = row
         self.children.Add(parent_id, id, True)
-        self.names.AddAll(zip(folds, itertools.repeat(id)), True)
-        if tokens != folds:
-            unlike = [(token, id) for fold, token in zip(folds, tokens, strict=True) if token != fold]
-            self.tokens.AddAll(unlike, True)
+        for fold, token in zip(folds, tokens, strict=True):
+            self.names.Add(fold, id, True)
+            if token != fold:
+                self.tokens.Add(token, id, True)
 
     def AddInfo(self, id: str, records: Rows, keyword_ids: list[str]) -> None:
         """Take in an info, and the newest links, from it to these keywords."""
@@ -4022,13 +4033,13 @@ class _Transaction:
     def Collect(self, first: int) -> tuple[Rows, Rows]:
         before, after = NoRows(), NoRows()
         rows_before, rows_after = before[:3], after[:3]
-        replaced: dict[_Key, bytes | None] = {}
+        seen = set[_Key]()
         for key, _, was in self.steps[first:]:
-            replaced.setdefault(key, was)  # of its first step
-        for key, was in replaced.items():
-            if was is not None:
-                rows_before[key[0]].append(was)
-            rows_after[key[0]].append(self.staged[key][0])
+            if key not in seen:  # what its first step replaced
+                seen.add(key)
+                if was is not None:
+                    rows_before[key[0]].append(was)
+                rows_after[key[0]].append(self.staged[key][0])
         return before, after
 
     def TakeIn(self, records: Rows) -> bool:
@@ -4803,7 +4814,7 @@ class _Engine:
         now = self.Now()
         root = KeywordNode(_ROOT_ID, _ROOT_ID, [], [_ROOT_ID], 0, None, [], "", {}, 1, now, now, created_by="agent")
         after = Rows([_EncodeRecord(root)], [], [], {})
-        return LoggedOperation(_BEGINNINGS[0], self.new_id(), now, NoRows(), after, "agent")
+        return LoggedOperation(_BEGINNINGS[0], self.new_id(), now, _NOTHING, after, "agent")
 
     def NormalizeAll(self, names: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(itertools.chain(*map(self.normalizer, names))))
@@ -4985,8 +4996,7 @@ class _Engine:
                 if made is None:
                     return None
                 result, (operation, take_in, taken) = made
-                store.Append([operation])
-                position = store.position
+                position = store.Append([operation])
                 self._Apply(operation.after, take_in, *taken)
                 self.position = position
             except BaseException as error:
@@ -5708,7 +5718,7 @@ class _Writer:
             now, author,
         )  # fmt: skip
         node = _DeferNode(id, row, level, self._reader.ListChildren)
-        operation = LoggedOperation("create_keyword", operation_id, now, NoRows(), Rows([row], [], [], {}), author, io)
+        operation = LoggedOperation("create_keyword", operation_id, now, _NOTHING, Rows([row], [], [], {}), author, io)
         return node, (operation, state.AddNode, (id, row, parent_id, folds, tokens))
 
     def MakeInfo(
@@ -5728,7 +5738,7 @@ class _Writer:
         for number, keyword_id in enumerate(keyword_ids, ordinal):
             links.append(_EncodeLink(id, keyword_id, number, False, RelationType.PRIMARY, author, now))
         after = Rows([], [row], links, {})
-        operation = LoggedOperation(op, operation_id, now, NoRows(), after, author, io)
+        operation = LoggedOperation(op, operation_id, now, _NOTHING, after, author, io)
         return info, (operation, state.AddInfo, (id, after, keyword_ids))
 
     def MakeChange(
@@ -5741,11 +5751,13 @@ class _Writer:
         record = plan(tx, **given)
         if not tx.steps:
             return None
-        before, after = tx.Collect(0)
+        (((kind, id, _), _, was),) = tx.steps
+        ((row, _),) = tx.staged.values()
+        before, after = _OneRow(kind, was), _OneRow(kind, row)
         operation = LoggedOperation(op, operation_id or engine.new_id(), tx.now, before, after, author)
-        if after.infos:
-            return record, (operation, state.AddInfo, (record.id, after, []))
-        return record, (operation, state.ApplyNode, (record, after.nodes[0]))
+        if kind:
+            return record, (operation, state.AddInfo, (id, after, []))
+        return record, (operation, state.ApplyNode, (record, row))
 
     def Place(self, name: str, description: str) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the log keeps of that."""
