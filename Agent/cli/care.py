@@ -51,7 +51,7 @@ def import_(
             differ = "; updated: {}" if update else "; not changed though the file differs: {} (--update takes it over)"
             said += say(differ, count_of(report.changed, "record"))
         number = number_of(tree, report.operation_ids[-1]) if report.operation_ids else None
-        back = f"  (undo {number})" if number else ""
+        back = "  " + say("(undo {})", number) if number else ""
         session.answer({**spell_row(report), "seq": number}, line(said, (back, "dim")))
 
 

@@ -309,7 +309,7 @@ class Session:
             note: a further result, drawn on a line of its own.
         """
         number = number_of(tree, operation_id)
-        end = f"(undo {number})" if number else say("(nothing had to change)")
+        end = say("(undo {})", number) if number else say("(nothing had to change)")
         self.answer(
             {"operation_id": operation_id if number else None, "seq": number, **value},
             line(*parts(text, *values), ("  " + end, "dim")),

@@ -381,7 +381,7 @@ class TestLanguage:
         with mock.patch.dict(ENVIRONMENT, environment):
             said = program.run("move", "C#", "kitchen")
 
-        assert said.startswith("已把 C# 移到 kitchen  (undo " if is_chinese else "moved C# to kitchen  (undo ")
+        assert said.startswith("已把 C# 移到 kitchen  （undo " if is_chinese else "moved C# to kitchen  (undo ")
 
     @pytest.mark.parametrize("where", ["before", "behind"])
     def test_the_option_comes_before_the_locale(self, program: Program, where: str) -> None:
