@@ -383,11 +383,9 @@ class TestLanguage:
 
         assert said.startswith("已把 C# 移到 kitchen  （undo " if is_chinese else "moved C# to kitchen  (undo ")
 
-    @pytest.mark.parametrize("where", ["before", "behind"])
-    def test_the_option_comes_before_the_locale(self, program: Program, where: str) -> None:
-        words = ["--lang", "zh", "show", "nope"] if where == "before" else ["show", "nope", "--lang", "zh"]
-
-        assert "没有名字、路径或 id" in program.run(*words, code=1, LANG="en_US.UTF-8")
+    def test_the_option_comes_before_the_locale_at_either_place(self, program: Program) -> None:
+        for line in ("--lang zh show nope", "show nope --lang zh"):
+            assert "没有名字、路径或 id" in program.run(*line.split(), code=1, LANG="en_US.UTF-8")
 
     def test_what_is_typed_wrongly_is_said_in_chinese(self, program: Program) -> None:
         for line, said in {
@@ -402,19 +400,17 @@ class TestLanguage:
             "show --lang fr": "错误：“--lang”的值不对：“fr”不行，可用的是“en”、“zh”\n",
             "import none.json": "错误：“路径”的值不对：“none.json”不存在\n",
             "context --data . prune": "错误：缺少选项“--days”",
-            "compact --forget-history": "继续吗？ [y/N]: 没有改动\n",
+            "compact --forget-history": "继续吗？ [y/N]: 错误：输入不对\n",
         }.items():
             lay_out_files(program)
-            assert said in program.run(*shlex.split(line), code=2, KEYWORD_TREE_LANG="zh")
+            assert said in program.run(*shlex.split(line), code=2, said="乱\n", KEYWORD_TREE_LANG="zh")
 
-    def test_an_error_of_the_library_is_english_within_chinese(self, program: Program) -> None:
+    def test_an_error_of_the_library_is_english_within_chinese_and_json_keeps_its_keys(self, program: Program) -> None:
         said = program.run("link", "nope", "C#", "--lang", "zh", code=1)
+        answer = json.loads(program.run("show", "nope", "--json", code=1, KEYWORD_TREE_LANG="zh"))
+
         assert said == "错误（没有找到）：no info has the id 'nope'\n"
-
-    def test_json_keeps_its_keys_and_codes(self, program: Program) -> None:
-        said = json.loads(program.run("show", "nope", "--json", code=1, KEYWORD_TREE_LANG="zh"))
-
-        assert (said["error"], said["exit_code"]) == ("UnknownNameError", 1)
+        assert (answer["error"], answer["exit_code"]) == ("UnknownNameError", 1)
 
 
 class TestProgram:

@@ -331,7 +331,8 @@ class TestWork:
         missing = client.get("/knowledge/knowledge-1", headers={"Accept-Language": "zh"})
         assert "没有这个对象，或这个令牌看不到它" in missing.text
         client.get("/language?to=zh&back=/tree")
-        assert "分类" in client.get("/tree").text
+        assert "<h1>分类</h1>" in client.get("/tree").text
+        assert "用例</span>" in client.get("/").text
         assert client.get("/language?to=zh&back=//evil.example").headers["location"] == "/"
         assert set(WORDS["en"]) == set(WORDS["zh"])
 

@@ -36,7 +36,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) ->
 
 class TestTokens:
     def test_make_list_revoke(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
-        text = run(capsys, "token", "make", "--data", data, "--principal", "bot", "--scopes", "team:a,team:b").strip()
+        text = run(capsys, "token", "make", "--data", data, "--principal", "bot", "--scopes", "team:a，team:b").strip()
         assert text.startswith("kh_")
         listed = run(capsys, "token", "list", "--data", data)
         assert "bot  read,write  team:a,team:b" in listed
