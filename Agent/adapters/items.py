@@ -138,7 +138,10 @@ class KeptView(ABC):
         text = json.dumps(kept, ensure_ascii=False).encode()
         with suppress(OSError):  # read-only, or full: the next process reads the tree
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as file:
+            begun = f"{self._file.name}."
+            for left in self._file.parent.glob(f"{begun}*"):  # of a process that was killed, or is outrun now
+                left.unlink(missing_ok=True)
+            with tempfile.NamedTemporaryFile(prefix=begun, dir=self._file.parent, delete=False) as file:
                 file.write(b"%d %b" % (zlib.crc32(text), text))
             os.replace(file.name, self._file)
 

@@ -22,6 +22,7 @@ import json
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,7 @@ KINDS = ("fact", "episode", "pattern", "skill")
 
 _PAGE, _PAGE_TEXT = 20_000, 10_000_000  # infos, and characters, at once: each term of them is written once
 _FORMER = 5  # texts that an info took the place of, which help to find it
+_RETRY_S = 30.0  # after a file could not be used: another process writes, say
 _FEW = 5_000  # memories: at most this many are asked for by their ids
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -75,8 +77,8 @@ class Memories:
 
     Args:
         tree: Whose infos.
-        path: The file; None keeps all in memory. Where it cannot be written, all is kept in memory, and a log line says
-            so.
+        path: The file; None keeps all in memory. Where it cannot be written, all is kept in memory, a log line says
+            so, and it is tried again from time to time.
         meaning: See `finding.index.Index`; in a file, vectors are shared with other machines.
         passages_of: Returns the passages of an info; none leaves it out. None is its content.
         is_joined: Whether what has the same source counts together, and of equals the newest comes first; else each
@@ -101,6 +103,7 @@ class Memories:
         self._is_read = False  # by the thread that holds the lock
         self._follower = LogFollower(tree)
         self._taken: str | None = None  # the position that this process left the index at
+        self._retry_at = float("-inf")  # where the file could not be used
         self._since: LogFollower | None = None  # of what `same` has seen
         self._recent: dict[int, dict[str, None]] = {}  # by the key of a text: infos written since
 
@@ -113,7 +116,21 @@ class Memories:
         """Follow the log; within `read` the index stays as it is."""
         with self._lock:
             if not self._is_read:
+                if self._path is not None and self._index.path is None and time.monotonic() > self._retry_at:
+                    self._go_back()
                 self._do(self._catch_up)
+
+    def _go_back(self) -> None:
+        """Use the file again, if it can be used by now."""
+        kept, self._index = (self._index, self._taken), self._make_index(str(self._path))
+        self._taken = None
+        try:
+            self._catch_up()
+        except (LostIndexError, sqlite3.OperationalError, OSError):
+            self._index.close()
+            (self._index, self._taken), self._retry_at = kept, time.monotonic() + _RETRY_S
+        else:
+            kept[0].close()
 
     def _do(self, work: Callable[[], _T]) -> _T:
         """Return what `work` does with the index: with another one in memory, where the file cannot be used."""
@@ -130,6 +147,7 @@ class Memories:
                         raise
                     _log.warning("the index %s cannot be used, memories are indexed in memory: %s", self._path, error)
                     self._index, self._taken = self._make_index(None), None
+                    self._retry_at = time.monotonic() + _RETRY_S
                     self._catch_up()
             return work()
 

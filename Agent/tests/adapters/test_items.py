@@ -177,9 +177,10 @@ class TestKeptView:
 
     def test_serves_as_the_tree_does(self, folder: str, read: Callable[[], tuple[list[Any], int]], door: str) -> None:
         kept, taken = read()
-        Path(folder, "indexes", f"{door}.json").unlink()
+        Path(folder, "indexes", f"{door}.json").rename(Path(folder, "indexes", f"{door}.json.of-a-killed-one"))
 
         assert (read(), taken) == ((kept, count(folder)), 0)
+        assert len([*Path(folder, "indexes").glob(f"{door}.json*")]) == 1
 
     def test_is_kept_where_no_folder_is_yet(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str) -> None:
         monkeypatch.setattr(items, "KEPT_FROM", 4)

@@ -372,8 +372,11 @@ class TestFile:
         assert path.parent.is_file()
         assert len([line for line in caplog.messages if "memories are indexed in memory" in line]) == 1
 
-    def test_that_is_locked_is_no_error(self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_that_is_locked_is_used_again_later(
+        self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("Agent.finding.index_file._WAIT_S", 0.05)
+        monkeypatch.setattr("Agent.memory.memories._RETRY_S", -1.0)
         create(tree, "tea")
         index = Memories(tree, path)
         assert len(ranked(index)) == 1
@@ -382,6 +385,11 @@ class TestFile:
         create(tree, "green tea")
 
         assert len(ranked(index)) == 2
+        assert len(ranked(index)) == 2  # it is locked still
+        holder.rollback()
+        create(tree, "black tea")
+        assert len(ranked(index)) == 3
+        assert holder.execute("select count(*) from memory").fetchone() == (3,)
         holder.close()
 
 
