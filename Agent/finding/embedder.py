@@ -32,7 +32,7 @@ from ..base.forks import watch_forks
 from ..base.text import fold
 from ..keyword_tree import InvalidInputError, KeywordTree, TreeView
 
-__all__ = ["Embedder", "HashingEmbedder", "LocalEmbedder", "Meaning", "OpenAIEmbedder", "digest_of", "meaning_of"]
+__all__ = ["Embedder", "HashingEmbedder", "LocalEmbedder", "Meaning", "OpenAIEmbedder", "meaning_of"]
 
 
 class Embedder(Protocol):

@@ -129,8 +129,9 @@ class SharedLog:
         Cost: what opening the tree costs, and writing all its rows.
         """
         self._check_known(tree_id)
+        is_new = (always or is_due(self._rows, tree_id)) and write_state(self._rows, tree_id)
         search_vectors(self._pool, tree_id, self._in_memory)
-        return (always or is_due(self._rows, tree_id)) and write_state(self._rows, tree_id)
+        return is_new
 
     def follow(self, trees: Iterable[KeywordTree]) -> list[KeywordTree]:
         """Refresh those of these open trees that others have written to; return them.
