@@ -267,6 +267,9 @@ class ItemAdapter:
         if self._is_own:
             self.tree.Close()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} in {self.tree!r}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -207,10 +207,8 @@ class TreeWalk:
         named = {keyword: self._keyword_id(keyword) for keyword in keywords}
         with self.tree.Operation("remember") as operation:
             made = [self.tree.Ensure(name, self._author).id for name, id in named.items() if id is None]
-            ids = list(dict.fromkeys([*filter(None, named.values()), *made]))
-            info_id = self._memory.remember(content, created_by=self._author)
-            for id in ids:
-                self.tree.LinkInfo(info_id, id, created_by=self._author)
+            ids = [id for id in dict.fromkeys([*named.values(), *made]) if id not in (None, ROOT_ID)]
+            info_id = self._memory.remember(content, ids, created_by=self._author)
         self.operations.note(operation.id)
         placed = {"keywords": list(map(self._path_text, ids)), "made": list(map(self._path_text, dict.fromkeys(made)))}
         return Done({"id": info_id, **placed, "operation_id": operation.id}, operation.id)

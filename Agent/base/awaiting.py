@@ -45,6 +45,9 @@ class Twin:
             if callable(method) and not name.startswith("_") and not hasattr(cls, name):
                 setattr(cls, name, _awaited(method, name))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {'what its first call opens' if self._opened is None else self._opened}>"
+
     async def __aenter__(self) -> Self:
         await self._in_thread(self._original)
         return self

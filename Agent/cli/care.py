@@ -118,7 +118,7 @@ def verify(session: Session) -> int:
 @click.option("--forget-history", is_flag=True, help="Erase all deleted and replaced data; this cannot be undone.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def compact(session: Session, forget_history: bool, yes: bool) -> None:
-    """Compact the log to the present state."""
+    """Compact the log to the present state; the former one is kept in history/, for undo."""
     with session.open() as tree:
         if forget_history and not yes:
             if session.as_json:

@@ -61,8 +61,8 @@ def _run(module: str, part: str, name: str, arguments: Sequence[str] | None) -> 
         from ..base.language import choose_from_environment, say
 
         choose_from_environment()
-        message = say("the console command needs click and rich: pip install '.[cli]' in its repository")
-        print(message, file=sys.stderr)
+        extra = {"hub": "knowhub", "mcp": "mcp"}.get(part, "cli")
+        print(say("{} needs click and rich: pip install '.[{}]' in its repository", name, extra), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -216,10 +216,10 @@ An INFO is a text, on keywords or on none; it is named by its id, which `search`
 `undo` undoes the last change; again, the one before. `redo` goes forward.
 
 \b
-  keyword-tree add tea --parent /
-  keyword-tree info "No sugar, and not too hot." --to tea
-  keyword-tree search tea
+  keyword-tree remember "Ada takes no sugar in her tea." --keyword people/Ada
+  keyword-tree recall "does Ada take sugar?"
   keyword-tree show --infos
+  keyword-tree undo
 
 \b
 Exit codes: 0 done, 1 not found, 2 bad use, 3 a store problem.

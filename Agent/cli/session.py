@@ -220,7 +220,7 @@ class Session:
             raise NoStoreError(say("{} holds the memories of {}: choose one with --user", self.folder, users))
         if makes:
             return
-        said = say("there is no memory in {}: name its folder with --data, or start one with add", self.shown)
+        said = say("there is no memory in {}: name its folder with --data, or start one with remember", self.shown)
         raise NoStoreError(said)
 
     def command(self, *words: str) -> str:

@@ -1,12 +1,13 @@
 """The commands that write to a memory, and correct what it holds."""
 
 import sys
+from typing import cast
 
 import click
 
 from ..base.language import say
 from ..formats.records import ROOT_ID
-from ..keyword_tree import InvalidInputError, KeywordNode, KeywordTree, NotFoundError, RelationType
+from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, RelationType
 from .program import command
 from .screen import line, shorten, spell_row
 from .session import Session, UnknownNameError, path_of, spell_keyword, spell_links, spell_places, unclear
@@ -94,6 +95,19 @@ def find_or_make(session: Session, tree: KeywordTree, path: str) -> str:
         return tree.Ensure(path.strip("/")).id
 
 
+def change_info(tree: KeywordTree, id: str, patch: dict[str, str]) -> Info:
+    """Change an info, and return it; a fact of an agent's memory is corrected: the former one's words find the new."""
+    from ..memory.memory_fields import memory_fields  # imported here, as in `remember`
+    from ..memory.store import MemoryStore
+
+    old = tree.GetInfo(id)
+    if old is None or "content" not in patch or memory_fields(old).get("kind") != "fact":
+        return tree.UpdateInfo(id, patch)
+    with MemoryStore(tree) as memory:
+        new = tree.GetInfo(memory.correct(id, patch["content"], patch.get("source"), "user"))
+    return cast(Info, new)
+
+
 @command("info", "Write", asks=True)
 @click.argument("content", required=False)
 @click.option("--to", "names", multiple=True, help="The keyword it belongs to; may be given several times.")
@@ -120,7 +134,7 @@ def info(
         if not patch:
             raise click.UsageError(say("say what to change: a CONTENT or --source"))
         with session.changing("update_info") as (tree, report):
-            stored = tree.UpdateInfo(change, patch)
+            stored = change_info(tree, change, patch)
             report({"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60))
         return
     if content is None:
@@ -153,10 +167,8 @@ def remember(session: Session, content: str, names: tuple[str, ...], source: str
     text = read_content(content)
     with session.open(makes=True) as tree, MemoryStore(tree) as memory:
         with tree.Operation("remember") as operation:
-            ids = [find_or_make(session, tree, name) for name in names]
-            id = memory.remember(text, source=source, created_by="user")
-            for keyword_id in ids:
-                tree.LinkInfo(id, keyword_id)
+            ids = [id for name in names if (id := find_or_make(session, tree, name)) != ROOT_ID]
+            id = memory.remember(text, ids, source, created_by="user")
         value = {"info": spell_row(tree.GetInfo(id)), "keywords": spell_links(tree, id)}
         session.report(tree, operation.id, value, "remembered {}", shorten(text, 60), note=say(id.note))
 

@@ -30,6 +30,7 @@ import unicodedata
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from ..base.awaiting import Twin
@@ -190,6 +191,9 @@ class ContextEngineService:
         """Sync all files, and close the store.  Closing twice is no error."""
         self.fs.close()
         self.spaces.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {str(self.fs.root)!r}>"
 
     def __enter__(self) -> Self:
         return self
@@ -395,8 +399,8 @@ class ContextEngineService:
         session_archive: SessionArchive | None = None,
         *,
         budget_tokens: int = BUDGET_TOKENS,
-        since: float | None = None,
-        until: float | None = None,
+        since: float | datetime | None = None,
+        until: float | datetime | None = None,
         context_type: str = "",
     ) -> SearchResult:
         """Return the blocks that fit a question, best first, within a budget of tokens.
@@ -409,8 +413,8 @@ class ContextEngineService:
             top_k: The largest number of blocks.
             session_archive: The messages just before.
             budget_tokens: Tokens of all blocks together, at most.
-            since: Not older, in seconds since the epoch: of a message when it was said, of a memory when it was last
-                written.
+            since: Not older, in seconds since the epoch or as a datetime, without a time zone in UTC: of a message when
+                it was said, of a memory when it was last written.
             until: Older than this.
             context_type: Only categories of this type: `"memory"`, `"session"`, `"skill"` or `"tool"`; "" is any.
 
@@ -604,7 +608,7 @@ class ContextEngineService:
             "reports": [{"at": at, "uri": uri, "text": text} for at, uri, text in self.fs.journal.reports()],
         }
 
-    def prune(self, before: float) -> int:
+    def prune(self, before: float | datetime) -> int:
         """Drop the history of commits older than a time, in seconds since the epoch; the present files stay.
 
         Returns:

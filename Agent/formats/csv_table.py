@@ -93,7 +93,7 @@ def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Rec
         try:
             columns = rows.fieldnames or []
             if "path" not in columns:
-                raise ValueError(f"it has no column 'path', but {rows.fieldnames}")
+                raise ValueError(f"it has no column 'path', but {', '.join(columns) or 'none at all'}")
             if unknown := [name for name in columns if name not in (*COLUMNS, "")]:
                 raise ValueError(f"it has columns that are not known: {unknown}; known: {', '.join(COLUMNS)}")
             if twice := [name for name in COLUMNS if columns.count(name) > 1]:
@@ -111,7 +111,7 @@ def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Rec
         except UnicodeDecodeError:
             raise
         except ValueError as error:
-            raise refuse(source, str(error), rows.line_num) from error
+            raise refuse(source, str(error), max(1, rows.line_num)) from error
 
 
 def _cells(line: str, delimiter: str) -> list[str]:

@@ -35,6 +35,7 @@ pattern that another one, with a link `supersedes`, took the place of.
 
 import builtins
 import contextlib
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
@@ -421,9 +422,6 @@ class AsyncMemoryStore(Twin, of=MemoryStore):
         self._owns_store = not isinstance(place, MemoryStore)
         super().__init__(lambda: place if isinstance(place, MemoryStore) else MemoryStore(place, *names, **arguments))
 
-    def __repr__(self) -> str:
-        return repr(self._opened) if self._opened is not None else object.__repr__(self)
-
     @property
     def store(self) -> MemoryStore:
         """The `MemoryStore`; it waits where none is open yet."""
@@ -447,7 +445,7 @@ def _folder_of(place: str | Path, user: str | None, agent: str | None, session: 
     """Return the directory of a namespace, which the tree makes; the path does not depend on `chdir`."""
     refuse_address(place, "folder")
     folder = namespace_folder(place, user, agent, session).absolute()
-    if a_file := next((path for path in (folder, *folder.parents) if path.is_file()), None):
+    if a_file := next((path for path in (folder, *folder.parents) if os.path.isfile(path)), None):
         raise InvalidInputError(f"this is a file, not a folder: {str(a_file)!r}")
     return folder
 

@@ -146,9 +146,9 @@ class MemoryWriter(_Versions):
 
         Args:
             record: The record; a string is a plain fact.
-            keywords: Names or paths (`drinks/tea`) of keywords to link it to, as they are written, but for case and
-                width; one that is not there is made as `tree.Ensure` makes it. Two processes that name the same new one
-                in the same moment may make two.
+            keywords: Ids, names or paths (`drinks/tea`) of keywords to link it to, as they are written, but for case
+                and width; one that is not there is made as `tree.Ensure` makes it. Two processes that name the same new
+                one in the same moment may make two.
             source: Where it is from: a conversation, a document. Memories of one source belong together, in the
                 order of remembering.
             metadata: A JSON object of the caller's own, to filter by; `"memory"` is taken.
@@ -315,8 +315,7 @@ class MemoryWriter(_Versions):
 
         Cost: one sync.
         """
-        if not isinstance(record, str) or not record.strip():
-            raise InvalidInputError(f"record must be a fact, not {shorten(record)}")
+        _describe(check_string("record", record))
         names = [*dict.fromkeys(check_strings("keywords", keywords))]
         own = {"kind": "fact", **self._reader.note()}
         spec = {"content": record, "source": source, "created_by": created_by}
@@ -436,7 +435,9 @@ class MemoryWriter(_Versions):
 
 
 def _find_keyword(tree: KeywordTree, name: str) -> str | None:
-    """Return the keyword with a name or alias, of several the oldest, or at the end of a path of such."""
+    """Return the keyword with an id, a name or alias, of several the oldest, or at the end of a path of such."""
+    if name not in ("", "root") and (node := tree.GetKeyword(name)) is not None:
+        return node.id
     if found := _named(tree, name, 2):
         return found[0].id
     parents: set[str] | None = None
@@ -467,8 +468,10 @@ def _describe(record: Record | str) -> tuple[dict[str, Any], str]:
         if not record.strip():
             raise InvalidInputError("a fact must not be blank")
         return {"kind": "fact"}, record
-    if not isinstance(record, tuple(RECORD_TYPES.values())):
-        raise InvalidInputError(f"record must be a string or one of the schemas, not {shorten(record)}")
+    types = tuple(RECORD_TYPES.values())
+    if not isinstance(record, types):
+        names = ", ".join(each.__name__ for each in types)
+        raise InvalidInputError(f"record must be a string, or one of {names}, not {shorten(record)}")
     messages = record.validate()
     if messages:
         raise InvalidInputError("; ".join(messages))

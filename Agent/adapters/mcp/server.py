@@ -222,10 +222,8 @@ class _Tools:
     async def remember(
         self,
         content: Annotated[str, _described("A sentence that can be understood alone")],
-        keywords: Annotated[  # no tool here finds a fact that is on no keyword
-            list[str], Field(min_length=1, description="Their names, paths or ids; missing ones are made")
-        ],
         context: Context,
+        keywords: Annotated[list[str], _described("Names, paths or ids; missing ones are made")] = [],  # noqa: B006
     ) -> _Reply:
         """Store a fact on the keywords it belongs to."""
         done = await self._change(context, lambda: self.walk.remember(content, keywords))

@@ -16,11 +16,13 @@ Nothing was written when one of these is raised, but for a `StoreError` whose `i
 
 import contextlib
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from ...base.checks import shorten
 from ...keyword_tree import InvalidInputError as TreeInputError
 from ...keyword_tree import KeywordTreeError
+from ...memory.schemas import as_utc
 
 
 class ContextEngineError(KeywordTreeError):
@@ -105,8 +107,10 @@ def check_list(name: str, value: object) -> list[Any]:
 
 
 def check_time(name: str, value: object) -> float:
-    """Return a moment in seconds since the epoch, which may be infinite."""
+    """Return a moment, given as a datetime or in seconds since the epoch, in seconds; it may be infinite."""
+    if isinstance(value, datetime):
+        value = as_utc(value).timestamp()
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
         with contextlib.suppress(OverflowError):
             return float(value)
-    raise InvalidInputError(f"{name} must be seconds since the epoch, not {shorten(value)}")
+    raise InvalidInputError(f"{name} must be seconds since the epoch or a datetime, not {shorten(value)}")

@@ -520,14 +520,14 @@ class MainStore:
 
 def _prepare(root: Path) -> None:
     space = root / config.SPACE
-    if (root / LOG_NAME).exists() and not space.exists():
+    if os.path.exists(root / LOG_NAME) and not os.path.exists(space):
         raise StoreError(f"{str(root)!r} holds a keyword tree, and no context engine: open it with KeywordTree")
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         space.mkdir(mode=0o700, exist_ok=True)
         if not (space / ".gitignore").exists():
             (space / ".gitignore").write_text("*\n", encoding="ascii")
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a NUL in the path
         raise StoreError(f"no store can be made at {str(root)!r}: {error}") from error
     if not (os.access(root, os.W_OK) and os.access(space, os.W_OK)):
         raise StoreError(f"the store at {str(root)!r} may not be written: a copy of it can be opened")

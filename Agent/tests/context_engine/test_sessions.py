@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -857,7 +858,8 @@ class TestSearching:
         assert {block.uri for block in only} == {f"{MEMORIES}/preferences/jazz"}
         under = engine.search_memory(ADA, "jazz", target_uri=SESSION).blocks
         assert {block.uri.startswith(SESSION) for block in under} == {True}
-        assert excerpts(engine, "jazz", categories=["sessions"], since=1_900_000_000.0) == []
+        for since in (1_900_000_000.0, datetime(2030, 3, 17)):
+            assert excerpts(engine, "jazz", categories=["sessions"], since=since) == []
         wrong: list[dict[str, Any]] = [{"categories": ["x"]}, {"top_k": 0}, {"categories": "events"}]
         for more in [*wrong, {"budget_tokens": -1}]:
             with pytest.raises(InvalidInputError):
@@ -871,7 +873,7 @@ class TestSearching:
 
         assert engine.search_memory(ADA, "jazz").seed_hits[0].uri == uri
         assert engine.search_memory(ADA, "jazz", since=time.time() + 3_600).seed_hits == []
-        assert engine.search_memory(ADA, "jazz", until=1_000.0).seed_hits == []
+        assert engine.search_memory(ADA, "jazz", until=datetime(1970, 1, 1, tzinfo=UTC)).seed_hits == []
         assert engine.search_memory(ADA, "jazz", categories=["events"]).seed_hits == []
         assert engine.search_memory(ADA, "jazz", target_uri=f"{MEMORIES}/preferences/jaz").seed_hits == []
 

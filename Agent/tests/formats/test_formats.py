@@ -555,6 +555,7 @@ class TestTables:
             ("path,content\ntea,no sugar\n", r"line 1: .*columns that are not known: \['content'\]; known: .*info"),
             ("path,info,source\ntea,hot, no sugar,chat\n", "line 2: a row has cells under no column: 'chat'"),
             ("path,info,,\ntea,hot,no sugar,\n", "line 2: a row has cells under no column: 'no sugar'"),
+            ("", "line 1: it has no column 'path', but none at all"),
             ("path,info,info\ntea,hot,no sugar\n", r"line 1: it has columns twice: \['info'\]"),
             ("path,info,\ntea,hot, no sugar\n", "line 2: a row has cells under no column: ' no sugar'"),
         ],

@@ -277,13 +277,18 @@ def test_asynchronous_calls_are_the_same(tmp_path: Path) -> None:
 
     async def main() -> None:
         for form in (AsyncMemoryStore, AsyncContextEngineService):
+            for folder in ("x" * 300, "a\0b"):
+                with pytest.raises(OSError, match=r"(cannot open|can be made at) '.*(too long|null)"):
+                    await form(folder).__aenter__()
             closed = form(tmp_path / "new")
             await closed.close()
             with pytest.raises(ClosedError):
                 await closed.__aenter__()
         unopened = AsyncMemoryStore(tmp_path, "ada", log=note_thread)
         assert ([*tmp_path.iterdir()], opened_in) == ([], [])
+        assert repr(unopened) == "<AsyncMemoryStore of what its first call opens>"
         async with unopened as store:
+            assert repr(store).startswith("<AsyncMemoryStore of <MemoryStore '")
             assert [thread is threading.current_thread() for thread in opened_in] == [False]
             id = await store.remember("Ada lives in Paris.")
             await store.correct(id, "Ada lives in Rome.")
