@@ -138,7 +138,8 @@ class _Items(ItemList[_Held]):
     def read(self, info: Info, old: _Held | None) -> _Held | None:
         own = None if info.deleted else _own_fields(info)
         if own is not None:
-            said = tuple(own["namespace"]), own["key"], info.created_at, _put_at(info), _hash(info.content)
+            content_hash = zlib.crc32(info.content.encode())  # the same in every process
+            said = tuple(own["namespace"]), own["key"], info.created_at, _put_at(info), content_hash
             ttl, expires_at = own.get("ttl"), own.get("expires_at")
             if old is not None and said == (old.namespace, old.key, old.created_at, old.updated_at, old.content_hash):
                 # Only its time to live has changed.
@@ -645,10 +646,6 @@ def _own_fields(info: Info) -> dict[str, Any] | None:
 def _put_at(info: Info) -> float:
     put_at = mapping_of(info.metadata.get(AUTHOR)).get("put_at")
     return float(put_at) if isinstance(put_at, (int, float)) else info.updated_at
-
-
-def _hash(content: str) -> int:
-    return zlib.crc32(content.encode())  # the same in every process
 
 
 def _encode(op: PutOp) -> str:

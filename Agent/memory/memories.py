@@ -96,7 +96,8 @@ class Memories:
         is_joined: bool = True,
     ) -> None:
         self._is_joined = is_joined
-        self._tree, self._path, self._passages_of = tree, path, passages_of or _passages
+        self._tree, self._path = tree, path
+        self._passages_of = passages_of or (lambda info: texts.passages(info.content))
         self._meaning = meaning_of(meaning, tree, shares=path is not None) or False
         self._index = self._make_index(None if path is None else str(path))
         self._lock = threading.RLock()
@@ -390,10 +391,6 @@ def _pages(infos: Iterable[Info]) -> Iterator[list[Info]]:
             page, size = [], 0
     if page:
         yield page
-
-
-def _passages(info: Info) -> Iterator[str]:
-    return texts.passages(info.content)
 
 
 def _position(said: str) -> Position:

@@ -43,7 +43,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from ..base.awaiting import Twin
 from ..base.checks import check_count, check_methods, shorten
@@ -421,11 +421,6 @@ class AsyncMemoryStore(Twin, of=MemoryStore):
         self._run = to_thread.run_sync
         self._owns_store = not isinstance(place, MemoryStore)
         super().__init__(lambda: place if isinstance(place, MemoryStore) else MemoryStore(place, *names, **arguments))
-
-    @property
-    def store(self) -> MemoryStore:
-        """The `MemoryStore`; it waits where none is open yet."""
-        return cast(MemoryStore, self._original())
 
     def _in_thread(self, call: Callable[[], Any]) -> Awaitable[Any]:
         return self._run(call)

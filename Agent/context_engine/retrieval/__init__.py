@@ -145,7 +145,7 @@ class HierarchicalSearcher:
             held = others | found
             passages = [hit for hit in held.values() if hit.level == 2]
             sources = dict(zip(map(_place, passages), words.texts_of(passages), strict=True)) if asked else {}
-        weight, written = query.hints.get("weight", 1.0), _written_terms(wider)
+        weight, written = query.hints.get("weight", 1.0), _written_terms(query.text)
         made = []
         for place, hit in held.items():
             score = min(1.0, hit.score * raised.get(hit.category, 1.0)) if place in found else 0.0
@@ -170,10 +170,10 @@ def _reason(hit: WordHit, written: Sequence[tuple[str, str]]) -> str:
     """Return why a hit fits, in the language that a program has chosen for its screen."""
     answer = say("; after a question") if hit.is_answer else ""
     # As the query writes them; a character that a pair holds is not listed twice.
-    words = dict.fromkeys([word for word, term in written if term in hit.terms] or hit.terms)
+    words = dict.fromkeys(word for word, term in written if term in hit.terms)
     shown = [word for word in words if not any(word != other and word in other for other in words)]
     said = say(", ").join(shown[:_SHOWN_TERMS])
-    says = say("says {}", said) if said else say("follows what fits") if hit.is_answer else say("near in meaning")
+    says = say("fits {}", said) if said else say("follows what fits") if hit.is_answer else say("near in meaning")
     where = say(", ").join(filter(None, [hit.said, date_of(hit.at) if hit.level == 2 and hit.at else ""]))
     return says + (say(" ({})", where) if where else "") + answer
 

@@ -48,7 +48,7 @@ class TestCommandLine:
 
         assert run("commit", str(file)).split("\n")[1] == "没有模型，不提取记忆；说过的话都在存档里"
         assert run("commit", str(file)).split("\n")[1] == "会话存档里已经都有了"
-        assert "：说到“龙井”（m1、" in run("search", "龙井")
+        assert "：对应“龙井”（m1、" in run("search", "龙井")
 
     @pytest.mark.parametrize("form", ["chatgpt", "claude"])
     def test_takes_an_export_with_a_session_for_each_conversation(self, run: Any, tmp_path: Path, form: str) -> None:

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import sqlite3
 import threading
@@ -811,6 +812,8 @@ class TestSearching:
             blocks = engine.search_memory(ADA, question, top_k=top_k).blocks
             assert [block.content_excerpt for block in blocks] == [newer, older][:top_k]
             assert [block.match_reason.count("2026-11-1") for block in blocks] == [1] * len(blocks)
+            named = re.findall("fits (.*?) [(]", " ".join(block.match_reason for block in blocks))
+            assert all(word in question.casefold() for words in named for word in words.split(", "))
             scores = [block.score for block in blocks]
             assert scores == sorted(scores, reverse=True)
             assert [block.match_reason[:7] for block in blocks] == [f"L2 {score:.2f}" for score in scores]
