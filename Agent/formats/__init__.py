@@ -40,6 +40,7 @@ from typing import NamedTuple
 
 from ..base.checks import shorten
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
+from ..store.addresses import refuse_address
 from .records import ROOT_ID, ImportReport, Outline, Source, load, refuse, refuse_encoding, undo_import
 from .view import View
 
@@ -180,6 +181,7 @@ def export_file(
         OSError: the file cannot be written.
         ImportError: the format needs the extra `[formats]`.
     """
+    refuse_address(path, "path")
     path = Path(path)
     if Path(tree.data_dir).resolve() in (place := path.resolve(), *place.parents):
         raise InvalidInputError(f"an export must not be in the memory's own folder: {str(path)!r}")

@@ -24,6 +24,7 @@ from ..keyword_tree import (
     StoreCorruptError,
     _Files,
 )
+from .addresses import refuse_address
 
 __all__ = ["backup"]
 
@@ -67,6 +68,7 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         InvalidInputError: there is something in it already.
     """
+    refuse_address(folder, "folder")
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InvalidInputError(f"this is no new and no empty folder: {os.fspath(folder)!r}")

@@ -56,7 +56,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from .. import keyword_tree as kt
-from .addresses import is_address
+from .addresses import refuse_address
 from .backup import make_file, new_folder
 
 __all__ = ["Loss", "RepairReport", "repair"]
@@ -432,9 +432,8 @@ def repair(damaged_dir: str | os.PathLike[str], new_dir: str | os.PathLike[str])
 
     Cost: reads each file up to three times; holds all rows in memory; a few syncs.
     """
-    if is_address(damaged_dir) or is_address(new_dir):
-        message = "repair needs folders, and cannot use the address of a server: copy the tree out first"
-        raise kt.InvalidInputError(message)
+    refuse_address(damaged_dir, "damaged_dir")
+    refuse_address(new_dir, "new_dir")
     damaged, new = Path(os.path.abspath(damaged_dir)), Path(os.path.abspath(new_dir))
     if not (damaged / kt.LOG_NAME).exists():
         raise kt.InvalidInputError(f"{damaged} holds no keyword tree: there is no {kt.LOG_NAME}")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from Agent.adapters.mem0 import AsyncMemory, Memory
 from Agent.cli.command_line import main
 from Agent.context_engine import ContextEngineService
 from Agent.context_engine.fs.context_fs import ContextFS
+from Agent.formats import export_file
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreError
 from Agent.knowhub.hub import KnowHub
 from Agent.memory.store import MemoryStore
@@ -27,6 +28,7 @@ REFUSING: dict[str, Callable[[Any], object]] = {
     "ContextFS": ContextFS,
     "repair, from": lambda place: repair(place, "new"),
     "repair, to": lambda place: repair("damaged", place),
+    "export": lambda place: export_file(cast(KeywordTree, None), place),
 }
 
 
@@ -46,7 +48,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("place", ["", 5, b"memory"], ids=repr)
-@pytest.mark.parametrize("call", [*list(REFUSING.values())[:4], open_tree, KeywordTreeStore.from_folder, KnowHub])
+@pytest.mark.parametrize("call", [*REFUSING.values(), open_tree, KeywordTreeStore.from_folder, KnowHub])
 def test_what_is_no_path_is_refused_by_its_value(call: Callable[[Any], object], place: Any) -> None:
     with pytest.raises(ValueError, match=rf"must be a path, and not empty: {re.escape(repr(place))}$"):
         call(place)
