@@ -467,7 +467,7 @@ def parse(model: type[_Body], value: _Body | Mapping[str, Any]) -> _Body:
     if isinstance(value, model):
         return value
     try:
-        return model.model_validate(dict(value))
+        return model.model_validate(dict(value) if isinstance(value, Mapping) else value)
     except ValidationError as error:
         raise _problem_of(error.errors(include_input=False, include_url=False)) from None
     except RecursionError:

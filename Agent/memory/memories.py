@@ -92,7 +92,7 @@ class Memories:
         tree: KeywordTree,
         path: Path | None = None,
         meaning: Meaning | Embedder | bool = True,
-        passages_of: Callable[[Info], Sequence[str]] | None = None,
+        passages_of: Callable[[Info], Iterable[str]] | None = None,
         is_joined: bool = True,
     ) -> None:
         self._is_joined = is_joined

@@ -799,6 +799,7 @@ class TestRemember:
         program.run("remember", "", "--user", "bob", code=2)
         assert "user must be a name, not ''" in program.run("remember", "tea", "--user", "", code=2)
         assert MemoryStore.users(tmp_path / "memory") == ["Ada/..", "maya", "林悦"]
+        assert MemoryStore.users(tmp_path / "nothing") == []
         assert len([*(tmp_path / "memory").iterdir()]) == 3
 
 

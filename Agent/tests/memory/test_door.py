@@ -22,7 +22,6 @@ from Agent.knowhub.hub import KnowHub
 from Agent.memory.eviction import DAY_S
 from Agent.memory.keywords import SimpleKeywordExtractor
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
-from Agent.memory.schemas import ProceduralSkill
 from Agent.memory.store import AsyncMemoryStore, MemoryStore
 from Agent.models.lexical_client import LexicalLLMClient
 from Agent.tests.support.clocks import Clock
@@ -168,13 +167,6 @@ class TestLists:
 
         assert [len(store.recall("tea", limit)) for limit in (5, 120, 1000)] == [5, 120, 130]
         assert len(store.recall("tea", 1000, sources=["b"])) == 65
-
-    def test_users_of_a_folder(self, tmp_path: Path) -> None:
-        for user in ("maya", "林悦", "Ada/.."):
-            MemoryStore(tmp_path, user=user).close()
-
-        assert MemoryStore.users(tmp_path) == ["Ada/..", "maya", "林悦"]
-        assert MemoryStore.users(tmp_path / "nothing") == []
 
     def test_of_a_folder_stay_there_after_chdir(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
@@ -380,12 +372,6 @@ def test_a_graph_with_the_documents_signatures_is_walked(tmp_path: Path) -> None
         assert [each.text for each in asked.retrieve("What about Rome?")] == ["It has seven hills."]
 
     assert [(each.text, each.path, each.score) for each in found] == [("It has seven hills.", ["Rome"], 0.5)]
-
-
-def test_a_skill_that_is_learned_again_returns_the_same_id(store: MemoryStore) -> None:
-    ids = {store.remember(ProceduralSkill.create("Fix login", "…", ["…"])) for _ in range(2)}
-
-    assert ids == {"skill-fix-login"}
 
 
 def test_an_id_that_is_copied_or_pickled_is_still_undone(store: MemoryStore) -> None:
