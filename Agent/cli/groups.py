@@ -134,7 +134,8 @@ def _read_messages(context: click.Context, parameter: click.Parameter, file: Any
         except ValueError:
             return [json.loads(each) for each in text.splitlines() if each.strip()]
     except ValueError as error:  # of JSON and of UTF-8
-        raise click.BadParameter(f"{file.name}: neither a JSON list nor an object a line: {error}") from error
+        message = say("{}: neither a JSON list nor an object a line: {}", file.name, error)
+        raise click.BadParameter(message) from error
 
 
 # The file is read before the engine is opened, which makes its folder.
@@ -282,15 +283,11 @@ def _status(engine: ContextEngineService, ctx: RequestContext) -> _Answer:
     return found, "\n".join(lines)
 
 
-DAYS = click.option(
-    "--days",
-    type=click.FloatRange(0, float("inf"), max_open=True),
-    required=True,
-    help="Days of history to keep.",
-)
+DAYS = click.FloatRange(0, float("inf"), max_open=True)
+YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-@_of_context("prune", DAYS, click.option("--yes", is_flag=True, help="Do not ask."))
+@_of_context("prune", click.option("--days", type=DAYS, required=True, help="Days of history to keep."), YES)
 def _prune(engine: ContextEngineService, ctx: RequestContext, days: float, yes: bool) -> _Answer:
     """Drop the history of commits older than some days; the present files stay."""
     if not yes:
@@ -360,7 +357,9 @@ _of_hub(
     "Serve REST, web pages and MCP.",
     click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
     click.option("--port", type=PORTS, default=PORT, show_default=True, help="The port to listen on."),
-    click.option("--workers", type=int, default=1, help="Processes; one with threads is the fastest for writes."),
+    click.option(
+        "--workers", type=click.IntRange(1), default=1, help="Processes; one with threads is the fastest for writes."
+    ),
     click.option("--allowed-host", "allowed_hosts", multiple=True, help="A host name under which it is reached."),
     click.option("--tls-cert", help="The TLS certificate, a PEM file."),
     click.option("--tls-key", help="The certificate's key, a PEM file."),
@@ -398,15 +397,13 @@ _of_hub(
     "Show the groups, or say who is in one and what they see by it.",
     click.argument("id", default=""),
     click.option("--members", help="Principals, with commas; an empty list deletes the group."),
-    click.option("--scopes", default="", help="Scopes granted to them, with commas."),
+    click.option("--scopes", help="Scopes granted to them, with commas."),
 )
 _of_hub(
     "key",
     "Rotate the vault's master key.",
     click.argument("action", type=click.Choice(("rotate", "path"))),
-    click.option(
-        "--drop-old", is_flag=True, help="Forget the old keys: older backups and unrotated hubs stay closed."
-    ),
+    click.option("--drop-old", is_flag=True, help="Forget the old keys: older backups and unrotated hubs stay closed."),
 )
 _of_hub(
     "import",
@@ -425,11 +422,7 @@ _of_hub(
     click.option("--limit", type=click.IntRange(1, 200), default=20, help="Maximum number shown."),
     has_json=True,
 )
-_of_hub(
-    "purge",
-    "Erase history and deleted entries for good.",
-    click.option("--yes", is_flag=True, help="Do not ask."),
-)
+_of_hub("purge", "Erase history and deleted entries for good.", YES)
 _of_hub("mcp", "Serve MCP on stdin and stdout.", MODELS, JUDGE, meaning=True)
 
 

@@ -180,12 +180,13 @@ def token(
         print(tokens.make(principal or own_principal(), named, chosen, until)[0])
 
 
-def group(place: str | Path, *, id: str, members: str | None, scopes: str) -> None:
-    """Show the groups, or say who is in one and what they see by it."""
+def group(place: str | Path, *, id: str, **given: str | None) -> None:
+    """Show the groups, or say who is in one (`members`) and what they see by it (`scopes`): the other stays."""
+    said = {name: typed_names(text) for name, text in given.items() if text is not None}
     with KnowHub(_there(place)) as hub:
-        if id:
-            body = {"members": typed_names(members or ""), "scopes": typed_names(scopes)}
-            hub.put_group(LOCAL, id, body)
+        if said:
+            there = hub.tokens.groups().get(id, {"members": [], "scopes": []})
+            hub.put_group(LOCAL, id, {**there, **said})
         for each in hub.list_groups(LOCAL)["results"]:
             print(f"{each['id']}: {','.join(each['members'])}  {','.join(each['scopes']) or '-'}")
 

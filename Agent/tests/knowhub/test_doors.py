@@ -389,7 +389,9 @@ class TestGroups:
             assert hub_command(["group", "cooks", "--members", "zoe", "--scopes", "org:x,org:y", *asked]) == 0
             assert capsys.readouterr().out == "cooks: zoe  org:x,org:y\n"
             assert done(ben.get("/api/me"))["scopes"] == []
-            assert hub_command(["group", "cooks", *asked]) == 0
+            assert hub_command(["group", "cooks", "--scopes", "org:y", *asked]) == hub_command(["group", *asked]) == 0
+            assert capsys.readouterr().out == "cooks: zoe  org:y\n" * 2
+            assert hub_command(["group", "cooks", "--members", "", *asked]) == 0
             assert (capsys.readouterr().out, hub.tokens.groups()) == ("", {})
 
     def test_admin_of_one_scope_gives_nothing_of_another(self, served: Served, alice: httpx.Client) -> None:
