@@ -99,9 +99,6 @@ class _Formatter(click.HelpFormatter):
 
     @override
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        if not is_chinese():
-            super().write_dl(list(rows), col_max, col_spacing)
-            return
         said = [(say_types(name), _say_help(text)) for name, text in rows]
         column = min(max(cell_len(name) for name, _ in said), col_max) + col_spacing
         for name, text in said:  # click counts characters, of which a Chinese one takes two columns
@@ -130,8 +127,8 @@ def say_types(text: str) -> str:
 
 
 def _say_ranges(text: str) -> str:
-    """Return click's names of ranges in Chinese."""
-    return re.sub(r"(\d+)<=x<=(\d+)", r"\1 到 \2", text).replace("x>=", "≥ ")
+    """Return a text with click's ranges as people write them."""
+    return re.sub(r"(\d+)<=x<=(\d+)", lambda found: say("{} to {}", *found.groups()), text).replace("x>=", "≥ ")
 
 
 def _say_help(text: str) -> str:
