@@ -1906,7 +1906,7 @@ class _LogReader(LogPosition):
         for match in _FindLines(rest):  # also after a newline that was damaged
             line = ReadLine(match[0])
             if line is not None and line.durable >= expected:
-                proof = f"though operation {line.seq}, behind it, tells that it was on the disk"
+                proof = f"though operation {line.seq}, after it, shows that it was on the disk"
                 raise self.Corrupt(f"operation {expected} is damaged or missing, {proof}")
         return rest
 
@@ -5331,6 +5331,7 @@ class _PastStore:
 # What is wrong in a tree (`Verify`), how large it is (`TreeMetrics`), and a drawing of it (`print`).
 
 _DRAWN = 10  # children of a keyword that a drawing shows
+_DRAWN_WHOLE = 30  # keywords of a tree that is drawn with all its levels
 
 
 def _FindProblems(store: _FileStore, state: _State) -> Iterator[str]:
@@ -5391,7 +5392,7 @@ def _Measure(state: _State) -> dict[str, Any]:
 
 
 def _DrawBelow(tree: KeywordTree, id: str, indent: str, depth: int) -> Iterator[str]:
-    """Yield the lines of a drawing: `depth` levels below a keyword, at most ten names of each."""
+    """Yield the lines of a drawing: `depth` levels below a keyword, below 0 all, at most ten names of each."""
     children = tree.GetChildren(id)
     shown = children[:_DRAWN] if depth else []
     for child in shown:
@@ -6142,9 +6143,9 @@ class KeywordTree:
         return f"<KeywordTree {_Shorten(self.data_dir)} {keywords}, {infos}>"
 
     def __str__(self) -> str:
-        """Draw two levels of the tree, at most ten names of each."""
+        """Draw the tree, of more than 30 keywords two levels; of each level at most ten names."""
         with contextlib.suppress(KeywordTreeError):
-            return "\n".join([repr(self), *_DrawBelow(self, _ROOT_ID, "", 2)])
+            return "\n".join([repr(self), *_DrawBelow(self, _ROOT_ID, "", -1 if len(self) <= _DRAWN_WHOLE else 2)])
         return repr(self)
 
     @property
@@ -6466,7 +6467,7 @@ class KeywordTree:
         names = [name.strip() for name in path.split("/")] if isinstance(path, str) else path
         if not names or not isinstance(names, (list, tuple)):
             raise _Invalid("path must be names joined by /, or a list of names", path)
-        checked = [_CheckName("each of path", name) for name in names]
+        checked = [_CheckName("a name in path", name) for name in names]
         drafts = [self._writer.DraftNode(None, name, None, "", None, author) for name in checked]
         return self._ChangeNode("ensure", partial(_PlanPath, drafts), author)
 
