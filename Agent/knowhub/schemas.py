@@ -493,7 +493,7 @@ def _problem_of(errors: Sequence[Any]) -> KnowHubError:
 
 _HARMLESS = frozenset(["string_too_long", "string_too_short", "greater_than_equal", "less_than_equal", "too_long"])
 _HARMLESS |= {"too_short", "literal_error", "value_error", "string_pattern_mismatch", "int_parsing"}
-_DETAILS = {"datetime_from_date_parsing": "it is no time in ISO 8601"}
+_DETAILS = {"datetime_from_date_parsing": "it is no time in ISO 8601", "model_type": "it must be an object"}
 
 
 def _all(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
