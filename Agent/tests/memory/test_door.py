@@ -386,31 +386,24 @@ class TestWhoseStateItIs:
     """Where another lives or works is no answer about the speaker, however alike the words are."""
 
     @pytest.mark.parametrize(
-        ("said", "question"),
+        ("said", "question", "is_answer"),
         [
-            ("My mother lives in Shaoxing.", "Where do I live?"),
-            ("My brother works at Siemens.", "Where do I work?"),
-            ("王芳住在杭州。", "我住在哪里？"),
-            ("姐姐在腾讯上班。", "我在哪里上班？"),
+            ("My mother lives in Shaoxing.", "Where do I live?", False),
+            ("My brother works at Siemens.", "Where do I work?", False),
+            ("王芳住在杭州。", "我住在哪里？", False),
+            ("姐姐在腾讯上班。", "我在哪里上班？", False),
+            ("I live in Rome.", "Where do I live?", True),
+            ("Ada lives in Rome.", "Where do I live?", True),
+            ("The user lives in Rome.", "Where do I live?", True),
+            ("My mother lives in Shaoxing.", "Where does my mother live?", True),
+            ("用户住在杭州。", "我住在哪里？", True),
+            ("我妹妹住在北京。", "我妹妹住在哪里？", True),
         ],
     )
-    def test_of_another_is_no_answer(self, store: MemoryStore, said: str, question: str) -> None:
+    def test_answers_of_whom_is_asked_alone(
+        self, store: MemoryStore, said: str, question: str, is_answer: bool
+    ) -> None:
         store.remember(said)
 
-        assert all(hit.score < 0.3 for hit in store.recall(question))
-
-    @pytest.mark.parametrize(
-        ("said", "question"),
-        [
-            ("I live in Rome.", "Where do I live?"),
-            ("Ada lives in Rome.", "Where do I live?"),
-            ("The user lives in Rome.", "Where do I live?"),
-            ("My mother lives in Shaoxing.", "Where does my mother live?"),
-            ("用户住在杭州。", "我住在哪里？"),
-            ("我妹妹住在北京。", "我妹妹住在哪里？"),
-        ],
-    )
-    def test_of_who_is_asked_for_is_one(self, store: MemoryStore, said: str, question: str) -> None:
-        store.remember(said)
-
-        assert store.recall(question)[0].score >= 0.5
+        scores = [hit.score for hit in store.recall(question)]
+        assert scores[0] >= 0.5 if is_answer else all(score < 0.3 for score in scores)
