@@ -139,11 +139,8 @@ def test_the_hubs_ledger_passes_the_store_on(tmp_path: Path) -> None:
 class TestCaches:
     """What is derived of a shared tree is written beside it, on each machine."""
 
-    def open_store(self, log: MemoryLog, folder: Path) -> MemoryStore:
-        return MemoryStore(folder, "ada", log=log.tree)
-
     def test_that_cannot_be_written_are_reported(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        store = self.open_store(MemoryLog(), tmp_path / "cache")
+        store = MemoryStore(tmp_path / "cache", "ada", log=MemoryLog().tree)
         folder = tmp_path / "cache" / "user=ada" / "memory"
         folder.mkdir(exist_ok=True)
         (folder / "indexes").write_text("in the way")
@@ -155,8 +152,8 @@ class TestCaches:
         assert "memories.db cannot be used" in caplog.text
 
     def test_recalls_of_one_machine_decide_nothing(self, tmp_path: Path) -> None:
-        log = MemoryLog()
-        with self.open_store(log, tmp_path / "one") as one, self.open_store(log, tmp_path / "other") as other:
+        machine = partial(MemoryStore, user="ada", log=MemoryLog().tree)
+        with machine(tmp_path / "one") as one, machine(tmp_path / "other") as other:
             for number in range(4):
                 one.remember(f"Tea number {number} is green.", ["tea"])
             for _ in range(5):
@@ -240,19 +237,16 @@ class TestVectors:
 
     FACTS = ("I had an operation on my knee.", "The tram stops at the corner.", "龙井来自杭州。")
 
-    def open_store(self, log: SharedLog, folder: Path, embedder: Counting) -> MemoryStore:
-        return MemoryStore(folder, "ada", log=log.tree, meaning=Meaning(embedder, 30.0))
-
     def test_are_read_by_the_others_and_after_a_lost_cache(self, log: SharedLog, tmp_path: Path) -> None:
-        first = Counting()
-        with self.open_store(log, tmp_path / "one", first) as store:
+        first, open_store = Counting(), partial(MemoryStore, user="ada", log=log.tree)
+        with open_store(tmp_path / "one", meaning=Meaning(first, 30.0)) as store:
             for fact in self.FACTS:
                 store.remember(fact)
             assert store.recall("knee surgery")
             assert set(self.FACTS) <= set(first.texts)
         for place in ("other", "lost"):
             embedder = Counting()
-            with self.open_store(log, tmp_path / place, embedder) as store:
+            with open_store(tmp_path / place, meaning=Meaning(embedder, 30.0)) as store:
                 assert [hit.text for hit in store.recall("knee surgery", 1)] == [self.FACTS[0]]
                 assert set(embedder.texts).isdisjoint(self.FACTS)
 
