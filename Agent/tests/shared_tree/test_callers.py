@@ -297,6 +297,8 @@ class TestVectors:
             assert [ankle in dict(recall(each, "qwibble")) for each in (writer, held)] == [False, True]
             few.keep("user=ada/memory")
             assert recall(other, "qwibble")[0][0] == ankle
+            sql(database, "ALTER TABLE kt_near RENAME COLUMN near TO gone")
+            assert ([*recall(other, "qwibble")], recall(other, "ankle")[0][0]) == ([], ankle)  # words rank alone
             few.remove("user=ada/memory")
             assert sql(database, "SELECT count(*) FROM kt_near") == [(0,)]
 

@@ -139,14 +139,11 @@ class TestObservations:
 class TestRelations:
     def test_one_to_no_one_keeps_the_name_and_finds_it_later(self, graph: MemoryGraph) -> None:
         graph.create_entities([entity("Ada")])
-        graph.create_relations([relation("Ada", "knows", "Eve"), relation("Zoe", "likes", "Eve")])
-        assert graph.read_graph()["relations"] == [relation("Ada", "knows", "Eve"), relation("Zoe", "likes", "Eve")]
+        graph.create_relations(both := [relation("Ada", "knows", "Eve"), relation("Zoe", "likes", "Eve")])
+        assert graph.read_graph()["relations"] == both
         graph.create_entities([entity("Eve")])
 
-        assert graph.open_nodes(["Eve"])["relations"] == [
-            relation("Ada", "knows", "Eve"),
-            relation("Zoe", "likes", "Eve"),
-        ]
+        assert graph.open_nodes(["Eve"])["relations"] == both
         assert graph.create_relations([relation("Ada", "knows", "Eve")]).result == []
 
     def test_runs_one_way(self, graph: MemoryGraph) -> None:
