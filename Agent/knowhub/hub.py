@@ -20,7 +20,7 @@
 
 The first argument of every method is the caller's `Token`; `LOCAL` is the process itself. What a token does not see
 is `not-found`, whatever is asked of it. Bodies are dicts or the models of `schemas`; what comes back is plain JSON.
-Errors are `KnowHubError`; nothing was written then, but for `outcome-unknown`.
+Errors are `KnowHubError`, `ClosedError` after `close`; nothing was written then, but for `outcome-unknown`.
 """
 
 import contextlib
@@ -58,6 +58,7 @@ class KnowHub(Transfer, Finding, Slimming, Operations, Keeping, contextlib.Abstr
 
     def close(self) -> None:
         """Leave the index on disk and close the store.  Closing twice is no error."""
+        self.is_closed = True
         self._opened.close()
 
     def __exit__(self, *exc_info: object) -> None:

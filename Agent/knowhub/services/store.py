@@ -1,7 +1,9 @@
 """What all services share: the parts of a hub, one way to write, one way to find a record, what is refused."""
 
 import contextlib
+import functools
 import hashlib
+import inspect
 import json
 import secrets
 import threading
@@ -10,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -18,11 +20,11 @@ from ...base.checks import check_methods
 from ...base.secrets_in_text import secret_shape
 from ...base.text import mapping_of
 from ...finding.embedder import Embedder, Meaning, meaning_of
-from ...keyword_tree import DuplicateIdError, LLMClient, VersionConflictError
+from ...keyword_tree import ClosedError, DuplicateIdError, LLMClient, VersionConflictError
 from ..catalog import Catalog, Entry
 from ..files import open_files
 from ..ledger import TreeLedger
-from ..records import OWNER_SCOPE, Json, KnowHubError, Record, Shares, iso_time, kind_of, not_found
+from ..records import OWNER_SCOPE, Json, KnowHubError, Record, Shares, invalid, iso_time, kind_of, not_found
 from ..routing import Models
 from ..schemas import KnowledgeIn, KnowledgeLine, PageQuery, ResourceIn, parse
 from ..tokens import Token, Tokens, check_plain, need, sees, sees_said
@@ -58,11 +60,36 @@ class Quota:
     """Bytes of all texts: of the cases and wishes that it keeps of others' entries, too."""
 
 
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a public method that refuses a closed hub, and arguments of other types than it names."""
+    named = [(each.name, each.annotation) for each in inspect.signature(method).parameters.values()]
+    kinds = {name: tuple(get_origin(kind) or kind for kind in get_args(said) or [said]) for name, said in named[1:]}
+
+    @functools.wraps(method)
+    def call(hub: "Store", *given: Any, **more: Any) -> Any:
+        if hub.is_closed:
+            raise ClosedError("the hub is closed: open it again")
+        for name, value in (*zip(kinds, given, strict=False), *more.items()):
+            if not isinstance(value, kinds.get(name, object)):
+                wanted = " or ".join(kind.__name__ for kind in kinds[name])
+                raise invalid(f"/{name}", f"it must be a {wanted}, not a {type(value).__name__}")
+        return method(hub, *given, **more)
+
+    return call
+
+
 class Store:
     """What every part of a hub works on: records, secrets, tokens and models, one way to write, what is refused.
 
     Arguments and errors: see `hub.KnowHub`.
     """
+
+    is_closed = False
+
+    def __init_subclass__(cls) -> None:
+        for name, method in [*vars(cls).items()]:
+            if inspect.isfunction(method) and not name.startswith("_") and name != "close":
+                setattr(cls, name, _guarded(method))
 
     def __init__(
         self,

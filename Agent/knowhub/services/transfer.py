@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...base.text import mapping_of
 from ..records import Json, KnowHubError, Record, invalid, iso_time, kind_of, not_found
 from ..schemas import FeedbackLine, ImportIn, KnowledgeLine, ResourceLine, check_resource_id, parse
 from ..tokens import Token, need, sees
@@ -52,8 +53,8 @@ class Transfer(Judging, Resources):
         report: Json = {"written": 0, "skipped": 0, "errors": [], "notes": []}
         waiting, kind, is_again = dict[str, Record](), None, earlier is not None
         for number, line in enumerate(lines, 1):
-            if line.get("kind") != kind or len(waiting) >= _IMPORTED_AT_ONCE:
-                kind = line.get("kind")  # feedback is of entries that must be there
+            if (said := mapping_of(line).get("kind")) != kind or len(waiting) >= _IMPORTED_AT_ONCE:
+                kind = said  # feedback is of entries that must be there
                 self._flush(token, waiting, report, mark)
             try:
                 made = self._take_line(token, line, report["notes"], mark, is_again=is_again)
@@ -89,13 +90,13 @@ class Transfer(Judging, Resources):
         self, token: Token, line: Mapping[str, Any], notes: list[Json], mark: str, *, is_again: bool
     ) -> Record | bool:
         """Return what a line brings; or whether it was written, which what is there already was not."""
-        rest = dict(line)
+        rest = {**mapping_of(line)}
         kind = rest.pop("kind", "knowledge")
         if kind == "resource":
             return self._take_resource(token, rest, mark, is_again)
         if kind == "feedback":
             return self._take_feedback(token, parse(FeedbackLine, rest), is_again)
-        if kind == "knowledge":
+        if kind == "knowledge" and isinstance(line, Mapping):
             return self._take_knowledge(token, rest, notes, is_again)
         raise invalid("/kind", "a line is knowledge, a resource or feedback")
 

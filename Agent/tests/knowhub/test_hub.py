@@ -1,5 +1,6 @@
 """Tests of `hub`: what the spec and the contract say of knowledge, feedback, evolving and slimming, in process."""
 
+import inspect
 import json
 import random
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from Agent.keyword_tree import ConflictError, DuplicateIdError, KeywordTree, StubLLMClient
+from Agent.keyword_tree import ClosedError, ConflictError, DuplicateIdError, KeywordTree, StubLLMClient
 from Agent.knowhub import catalog
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.records import Json
@@ -238,15 +239,8 @@ class TestSearch:
 
         assert len(found(hub, "tea")) == 5
         assert len(found(hub, "tea", top_k=7)) == 7
-        for wrong in (
-            {"q": ""},
-            {"q": "x" * 2001},
-            {"top_k": 0},
-            {"top_k": 51},
-            {"types": "recipe"},
-            {"route": "x"},
-            {"z": 1},
-        ):
+        limits = {"q": ""}, {"q": "x" * 2001}, {"top_k": 0}, {"top_k": 51}
+        for wrong in (*limits, {"types": "recipe"}, {"route": "x"}, {"z": 1}):
             refused("invalid", hub.search, LOCAL, {"q": "tea", **wrong})
         for given in (None, 5, "tea"):
             assert "it must be an object" in refused("invalid", hub.save, LOCAL, given).detail
@@ -1045,3 +1039,26 @@ class TestProblem:
                 assert each.proposals(LOCAL)["count"] == 0
                 refused("not-found", each.get, LOCAL, "knowledge-1")
             assert len(again.ledger.odd_ids()) == 20
+
+
+class TestArguments:
+    @pytest.mark.parametrize("bad", [5, None, b"x", ["x"], object()])
+    def test_one_of_another_type_is_refused_by_every_method_and_a_closed_hub_by_all(
+        self, hub: KnowHub, bad: object
+    ) -> None:
+        fitting = {"token": LOCAL, **dict.fromkeys(("id", "trace_id", "operation_id"), "a"), "body": {}, "query": {}}
+        allowed = [("version", 5), ("version", None), ("lines", b"x"), ("lines", ["x"])]
+        doors = [door for name, door in inspect.getmembers(KnowHub, inspect.isfunction) if name[0] != "_"]
+        doors = [door for door in doors if "token" in inspect.signature(door).parameters]
+        for door in doors:
+            _, *names = inspect.signature(door).parameters
+            for name in names:
+                given = {each: fitting.get(each, []) for each in names if each in fitting or each == "lines"}
+                if (name, bad) not in allowed:
+                    assert name in refused("invalid", door, hub, **{**given, name: bad}).detail
+        assert len(doors) > 25
+        assert len(hub.take_in(LOCAL, ["x", bad])["errors"]) == 2  # type: ignore[list-item]
+        hub.close()
+        for door in doors:
+            with pytest.raises(ClosedError, match="closed"):
+                door(hub, LOCAL)
