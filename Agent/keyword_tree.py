@@ -960,7 +960,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("metadata", _CheckMetadata),
         ("relation", lambda what, value: RelationType(_CheckOneOf(what, value, list(RelationType.__members__)))),
         ("info_policy", partial(_CheckOneOf, choices=("reattach", "detach", "delete"))),
-        ("llm_expand_query llm_auto_place auto_link unlinked cascade copy", _CheckBool),
+        ("llm_expand_query llm_auto_place auto_link unlinked cascade copy refresh", _CheckBool),
         ("keep_history log_messages learn_matches show_descriptions always_ask", _CheckBool),
         ("bar", _CheckShare),
         ("page limit since mru_capacity", partial(_CheckCount, minimum=0)),
@@ -6675,15 +6675,17 @@ class KeywordTree:
         self._CheckAndRefresh(limit=limit)
         return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
 
-    def Changes(self, since: int = 0) -> Iterator[Change]:
+    def Changes(self, since: int = 0, refresh: bool = True) -> Iterator[Change]:
         """Yield the operations after sequence number `since`, oldest first, for derived indexes.
 
         Writes of other processes, undo and restore are included.  After a compaction the first `Change` is called
         "state", and the records of all "state" changes together are the whole tree: any other record is gone.
+        Without `refresh` what this tree has not read yet is left out, and no write that is under way is waited for.
 
         Cost: reads the log backwards to `since`, holding the lines that it yields.
         """
-        self._CheckAndRefresh(since=since)
+        if self._Enter(since=since, refresh=refresh)[1]:
+            self._CheckAndRefresh()
         return map(_ReadChange, self._journal.Since(since))
 
     def _CheckAndRefresh(self, **arguments: object) -> None:

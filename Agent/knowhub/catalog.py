@@ -30,7 +30,7 @@ from ..base.text import clean
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.index import Index, LostIndexError, Unit
-from ..keyword_tree import Change, Info, KeywordTreeError
+from ..keyword_tree import Change, Info, KeywordTreeError, StoreError
 from ..store.log_follower import LogFollower, Position
 from .ledger import TreeLedger, record_of
 from .records import OWNER_SCOPE, Json, Record
@@ -124,14 +124,14 @@ class Following:
 
     def __init__(self, ledger: TreeLedger, path: Path | None) -> None:
         self._tree, self._path = ledger.tree, path
-        self._lock, self._catching_up = threading.RLock(), threading.Lock()
+        self._lock, self._catching_up, self._looking = threading.RLock(), threading.Lock(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._placed: tuple[sqlite3.Connection | None, Position] = None, Position()  # of which file, in the log
         self._store = self._tree._engine.store
-        self._tickets, self._covered = itertools.count(1), 0  # an own write with a ticket below is taken in
         self._is_remade = False  # just now, after a failure
         self._next_look = 0.0
-        self._left: list[tuple[frozenset[str], Record]] = []  # own new entries that wait, with the terms of their tasks
+        self._tickets, self._covered = itertools.count(1), 0  # an own write with a ticket below is taken in
+        self._left: list[tuple[Record, frozenset[str]]] = []  # own new entries that wait, with the terms of their tasks
         self._writes = 0  # so often this process took something in
 
     def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -191,31 +191,38 @@ class Following:
     # -- following --
 
     def catch_up(self) -> None:
-        """Follow the log."""
+        """Take in all that was written, by others, too."""
+        self._refresh()
         with self._catching_up:
             self._follow()
 
-    def take_own(self) -> None:
-        """Take in a write that was just acknowledged; a failure to read it does not make it look unwritten.
+    def leave(self, record: Record) -> None:
+        """Leave an own new entry that was just acknowledged to the next read: many taken in together cost half."""
+        self._left.append((record, terms_of(record.fields["task"])))
 
-        Of several threads that wrote at once the first takes in the writes of all.
+    def take_own(self) -> None:
+        """Take in own writes that were just acknowledged; a failure to read them does not make them look unwritten.
+
+        Of several threads that wrote at once the first takes in the writes of all. It waits for no write under way.
         """
         ticket = next(self._tickets)
         with self._catching_up:
             if self._covered < ticket:
                 self._try_to_follow()
 
-    def leave(self, record: Record) -> None:
-        """Leave an own new entry that was just acknowledged to the next look or read: many together cost half."""
-        self._left.append((terms_of(record.fields["task"]), record))
-
     def look(self) -> None:
-        """Take in others' writes, and what was left, where the last look is some time ago and no other thread looks."""
-        if time.monotonic() >= self._next_look and self._catching_up.acquire(blocking=False):
+        """Take in what all wrote, where the last look at others is some time ago and no other thread looks just now."""
+        if time.monotonic() >= self._next_look and self._looking.acquire(blocking=False):
             try:
-                self._try_to_follow()
+                self._refresh()
+                self.take_own()
             finally:
-                self._catching_up.release()
+                self._looking.release()
+
+    def _refresh(self) -> None:
+        with contextlib.suppress(StoreError):  # what is known can be read all the same
+            self._tree.Refresh()
+        self._next_look = time.monotonic() + FOLLOW_S
 
     def _try_to_follow(self) -> None:
         try:
@@ -223,21 +230,18 @@ class Following:
         except KeywordTreeError as error:  # a disk or a database that fails for a while: what is known is answered
             _log.warning("cannot follow the log: %s", type(error).__name__)
             self._left.clear()  # else each read would try it again
-        finally:
-            self._next_look = time.monotonic() + FOLLOW_S
 
     def _follow(self) -> None:
         began, left, in_state = next(self._tickets), len(self._left), False
         db, place = self._placed
         if db is None or db is not self._connection:
             db, place = self._do(self._read_place)
-        changes = iter(self._tree.Changes(place.seq))
+        changes = iter(self._tree.Changes(place.seq, refresh=False))
         store, self._store = self._store, self._tree._engine.store
         if store is not self._store:  # opened again, perhaps since the log lost its tail
             self._placed = None, Position()
             self._follow()
             return
-        # Read before the file is held: reading waits for writes that are under way.
         while some := list(itertools.islice(changes, _CHANGES)):
             take = functools.partial(self._take_changes, changes=some, first=place, in_state=in_state)
             if not self._do(take):
@@ -247,7 +251,6 @@ class Following:
             place, in_state = Position(some[-1].seq, some[-1].operation_id), some[-1].op == "state"
         self._placed, self._covered = (db, place), began
         del self._left[:left]
-        self._next_look = time.monotonic() + FOLLOW_S
 
     def _read_place(self, db: sqlite3.Connection) -> tuple[sqlite3.Connection, Position]:
         place = Position(*db.execute("SELECT seq, id FROM place").fetchone())
@@ -670,8 +673,9 @@ class Catalog(Following):
             rows = db.execute(f"{sql} LIMIT {_COMPARED}", (json.dumps(likely), *seen))
             return [*map(record_of_row, rows)]
 
-        known = [*self._left, *((terms_of(one.fields["task"]), one) for one in self._do(work))]
-        shares = ((len(terms & theirs) / (len(terms | theirs) or 1), one) for theirs, one in known)
+        left = [*self._left]  # before what is read, lest one that is just taken in is in neither
+        known = [*((one, terms_of(one.fields["task"])) for one in self._do(work)), *left]
+        shares = ((len(terms & theirs) / (len(terms | theirs) or 1), one) for one, theirs in known)
         alike = {one.id: (share, one) for share, one in shares if share >= least and sees(token, one)}
         return sorted(alike.values(), key=lambda pair: (pair[0], pair[1].id), reverse=True)[:limit]
 

@@ -5,7 +5,7 @@ import json
 import random
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
@@ -906,13 +906,13 @@ class TestProcesses:
         ids = [save(hub, task=f"tea {number}") for number in range(8)]
         case = {"add_helpful_case": {"task": "t"}}
         hub.catalog.catch_up()
+        monkeypatch.setattr(hub.catalog, "_next_look", float("inf"))
         monkeypatch.setattr(hub.catalog, "_follow", count)
         with ThreadPoolExecutor(8) as pool:
             with hub.catalog._catching_up:  # another thread is just reading the log
                 last = next(hub.catalog._tickets) + 8
                 made = [pool.submit(hub.update, voter(number), id, case) for number, id in enumerate(ids)]
-                while next(copy(hub.catalog._tickets)) <= last and not any(map(Future.done, made)):
-                    time.sleep(0.01)
+                wait_until(lambda: next(copy(hub.catalog._tickets)) > last)
             assert [each.result()["entry"]["eval"]["helpful"] for each in made] == [1] * 8
         assert len(looks) == 1, "of eight writers"
 

@@ -488,6 +488,7 @@ BAD: dict[str, tuple[Callable[[KeywordTree, Any], object], list[Any]]] = {
     "limit": (lambda tree, bad: tree.History(limit=bad), [-1, True, "1", None, 1.5]),
     "history of": (lambda tree, bad: tree.History(bad), [7, b"py", ""]),
     "since": (lambda tree, bad: list(tree.Changes(bad)), [-1, True, "1", None, 0.5]),
+    "refresh": (lambda tree, bad: list(tree.Changes(0, bad)), [None, 1, "no"]),
     "copy": (lambda tree, bad: tree.Snapshot(bad), [None, 1, "yes"]),
     "snapshot": (
         lambda tree, bad: tree.Restore(bad),
@@ -806,6 +807,7 @@ class TestChanges:
         with opened(folder) as other:
             other.AddAlias("py", "二")
             id = last(other).operation_id
+            assert len(list(tree.Changes(seq, refresh=False))) == 1  # its own
         tree.Undo(id)
 
         changes = list(tree.Changes(seq))
