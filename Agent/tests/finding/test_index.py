@@ -107,9 +107,9 @@ def test_many_postings_of_a_word_are_kept_and_removed() -> None:
     for number in range(1, 1000, 2):  # those of a text that changed come after the others, into runs of their own
         index.put([Unit(str(number), text=f"kettle {number}", infos=[f"the kettle number n{number}"])])
     index.remove(str(number) for number in range(1, 1000, 4))
-    having = [each for part in seen(index.postings, ["kettl"])["kettl"].values() for each in part]
-    assert len(having) == len({*having}) == seen(index.frequencies, ["kettl"])["kettl"] == 500
-    assert {*having} == seen(index.documents_of, map(str, range(1000)))
+    kept = [each for part in seen(index.postings, ["kettl"])["kettl"].values() for each in part]
+    assert len(kept) == len({*kept}) == seen(index.frequencies, ["kettl"])["kettl"] == 500
+    assert {*kept} == seen(index.documents_of, map(str, range(1000)))
     index.remove(str(number) for number in range(1000))
     assert set(seen(index.counts).values()) == {0}
     assert seen(index.frequencies, ["kettl"]) == {}
