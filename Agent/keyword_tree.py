@@ -4515,6 +4515,10 @@ class _GroupCommit:
         self.is_alone = True  # neither does a group form, nor is one expected; the end of each group says so again
 
     def Run(self, job: _Job[Any]) -> None:
+        if self.is_alone and not self._commit_lock.locked():  # two that find it so take turns
+            with self._commit_lock:
+                self._commit_jobs([job])
+            return
         jobs, lock = self._forming
         try:
             with self._lock:
