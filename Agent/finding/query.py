@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import nlargest
 from itertools import pairwise
-from typing import TypeAlias
 
 from . import texts
 from .codes import NAME_BITS, decode
 from .names import called
+from .packing import Postings, count_of
 from .rows import Rows
 from .thesaurus import Thesaurus, cut
 
@@ -40,14 +40,13 @@ class _Table(dict[int, float]):
         return found
 
 
-Bundle: TypeAlias = tuple[int, float, Collection[int]]
-"""Documents that have a term with the same code, and their share of it: 1, or that of the near word that they have."""
-
-
-def _add(gains: dict[int, float], term: Iterable[tuple[float, Collection[int]]], are_known: bool = False) -> None:
-    """Add the gains of a term, each with its documents, to those so far; `are_known`: of the documents so far alone."""
+def _add(
+    gains: dict[int, float], postings: Postings, weight: float, saturated: _Table, are_known: bool = False
+) -> None:
+    """Add the gains of a term to those of the documents so far; `are_known`: of no others."""
     is_first = not gains
-    for gain, documents in term:
+    for code, documents in postings.items():
+        gain = weight * saturated[code]
         if is_first:
             gains.update(dict.fromkeys(documents, gain))
         else:
@@ -95,12 +94,8 @@ class Query:
         unread = self.frequencies.keys() - self.postings.keys()
         self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
         self.mass = self.weigh(self.weights) or 1.0
-        self.bundles: dict[str, list[Bundle]] = {
-            term: [(code, 1.0, documents) for code, documents in postings.items()]
-            for term, postings in self.postings.items()
-        }
-        """Term → its postings, and after them those of near words, of documents that have neither it nor a nearer one.
-        """
+        self.lent: dict[str, dict[int, tuple[int, float]]] = {}
+        """Term → document → the code of the nearest word that it has in place of the term, and its share."""
         self.near: dict[str, dict[str, float]] = self._find_near(self.thesaurus)
         """Term → near words that the index has, each with its share."""
         if any(self.near.values()):
@@ -197,18 +192,20 @@ class Query:
                 break
             chosen.append((-share, term, other))
         read = self.index.postings({part for _, _, other in chosen for part in parts.get(other, [other])})
-        self.near, seen = {}, dict[str, set[int]]()
+        self.near = {}
         for share, term, other in chosen:
-            bundles = self.bundles.setdefault(term, [])
-            if term not in self.near:
-                self.near[term], seen[term] = {}, set[int]().union(*(documents for _, _, documents in bundles))
-            self.near[term][other] = share
+            self.near.setdefault(term, {})[other] = share
+        for share, term, other in reversed(chosen):  # the nearest comes last, and stands
+            lent = self.lent.setdefault(term, {})
             first, *rest = (read[part] for part in sorted(parts.get(other, [other]), key=known.__getitem__))
             shared = [set[int]().union(*part.values()) for part in rest]
             for code, documents in first.items():
-                there = {*documents}.intersection(*shared) - seen[term]
-                seen[term] |= there
-                bundles.append((code, share, there))
+                there = {*documents}.intersection(*shared) if shared else documents
+                lent.update(dict.fromkeys(there, (code, share)))
+        for term, lent in self.lent.items():
+            for documents in self.postings.setdefault(term, {}).values():
+                for document in lent.keys() & documents:
+                    del lent[document]
 
     def shares_of(self, documents: Iterable[int]) -> dict[str, float]:
         """Return term → the greatest share of it that some documents have."""
@@ -248,11 +245,12 @@ class Query:
         (MaxScore).
         """
         saturated, has_passages = self._saturated, bool(self.counts.get("passages"))
-        may_drop = count and sum(len(part) for bundles in self.bundles.values() for *_, part in bundles) > DROPPED
-        most = {term: self.weights[term] for term in self.bundles}
-        if may_drop:
-            for term, bundles in self.bundles.items():
-                most[term] *= max((saturated[code] for code, *_ in bundles), default=0.0)
+        most = {term: self.weights[term] for term in self.postings}
+        size = sum(map(count_of, self.postings.values())) + sum(map(len, self.lent.values()))
+        if may_drop := bool(count) and size > DROPPED:
+            for term, postings in self.postings.items():
+                codes = postings.keys() | {code for code, _ in self.lent.get(term, {}).values()}
+                most[term] *= max(map(saturated.__getitem__, codes), default=0.0)
         found, left = dict[int, float](), math.fsum(most.values())
         bar, are_known = left / 6, False
         for term in sorted(most, key=lambda term: (-most[term], term)):
@@ -260,9 +258,11 @@ class Query:
                 bar = left / 4
                 if best_ones := _drop_lesser(found, 1 + has_passages, count, left):
                     found, are_known = best_ones, True
-            weight = self.weights[term]
-            gains = ((weight * saturated[code] * share, part) for code, share, part in self.bundles[term])
-            _add(found, gains, are_known)
+            weight, lent = self.weights[term], self.lent.get(term, {})
+            _add(found, self.postings[term], weight, saturated, are_known)
+            for document in found.keys() & lent.keys() if are_known else lent:
+                code, share = lent[document]
+                found[document] = found.get(document, 0.0) + weight * saturated[code] * share
             left -= most[term]
         if not has_passages:
             return found, {}
@@ -275,12 +275,15 @@ class Query:
         new = set(documents) - codes.keys()
         codes.update((document, {}) for document in new)
         covered |= dict.fromkeys(new, 0.0)
-        for term, bundles in self.bundles.items():
-            weight = self.weights[term] if term in self.telling else 0.0
-            for code, share, part in bundles:
-                for document in new.intersection(part):
-                    codes[document][term] = code, share
-                    covered[document] += weight * share
+        for term, postings in self.postings.items():
+            weight, lent = self.weights[term] if term in self.telling else 0.0, self.lent.get(term, {})
+            for code, documents in postings.items():
+                for document in new.intersection(documents):
+                    codes[document][term] = code, 1.0
+                    covered[document] += weight
+            for document in new & lent.keys():
+                codes[document][term] = lent[document]
+                covered[document] += weight * lent[document][1]
 
     def _codes_of(self, document: int) -> dict[str, tuple[int, float]]:
         if document not in self._codes:
@@ -318,8 +321,7 @@ class Query:
         mass = math.fsum(map(self.idf, self._grams))
         saturated = _Table(lambda code: self._tf[code] / (K1 * self._name_weight + self._tf[code]))
         for gram, postings in self.index.postings([*self._choose(self._grams)]).items():
-            weight = self.idf(gram) / mass
-            _add(found, [(weight * saturated[code], documents) for code, documents in postings.items()])
+            _add(found, postings, self.idf(gram) / mass, saturated)
         return found
 
 

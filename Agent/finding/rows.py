@@ -143,8 +143,13 @@ class Rows(IndexFile):
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """Return in how many documents each term occurs, of those that do."""
-        sql = "select term, n from posting where first = 0 and term in"
-        return dict(self._select(sql, terms, TEXTS, NUMBERS))
+        sql, known = "select term, n from posting where first = 0 and term in", self.remembered("n", dict[str, int])
+        if len(known) > _REMEMBERED:
+            known.clear()
+        wanted = [*terms]
+        if new := [term for term in wanted if term not in known]:
+            known |= dict.fromkeys(new, 0) | dict(self._select(sql, new, TEXTS, NUMBERS))
+        return {term: n for term in wanted if (n := known[term])}
 
     def postings(self, terms: Iterable[str]) -> dict[str, packing.Postings]:
         """Return term → the documents that have it; a passage's number is odd. They are not to be changed."""
@@ -154,9 +159,9 @@ class Rows(IndexFile):
         new = {term: postings for term, postings in found.items() if term not in known}
         for term, first, data in self._select(sql, new, TEXTS, (int, NONE), BYTES):
             packing.unseal(first, data, new[term])
-        self._held = (self._held if known else 0) + sum(map(_size, new.values()))
+        self._held = (self._held if known else 0) + sum(map(packing.count_of, new.values()))
         while known and self._held > _POSTINGS:  # the oldest ones go
-            self._held -= _size(known.pop(next(iter(known))))
+            self._held -= packing.count_of(known.pop(next(iter(known))))
         known.update(new)
         return found
 
@@ -206,18 +211,18 @@ class Rows(IndexFile):
         numbers = set(self.numbers(ids).values())
         return {2 * num for num in numbers}.union(*self.passages_of(numbers).values())
 
-    def documents_in(self, groups: Collection[str], limit: int) -> dict[int, str]:
-        """Return document → group of the members of some groups, without their infos; at most `limit`."""
+    def documents_in(self, groups: Collection[str], limit: int) -> "dict[str, array[int]]":
+        """Return group → documents of its members, without their infos; at most `limit` of all."""
         sql = "select 2 * num from unit where grp = ? and grp <> '' limit ?"
-        found = dict[int, str]()
+        found, left = dict[str, "array[int]"](), limit
 
         def read(group: str) -> "array[int]":
             rows = self.db.execute(sql, (group, limit)).fetchall()
             return array("I", chain.from_iterable(checked(rows, NUMBERS)))
 
         for group in sorted(groups):  # a session is asked for by every question to it
-            documents = self.remembered((group, limit), functools.partial(read, group))
-            found |= dict.fromkeys(documents[: limit - len(found)], group)
+            if documents := self.remembered((group, limit), functools.partial(read, group))[:left]:
+                found[group], left = documents, left - len(documents)
         return found
 
     def ids(self) -> set[str]:
@@ -279,10 +284,6 @@ class Rows(IndexFile):
                 known.clear()
             known[row[0]] = block
         return (row[0], known[row[0]]) if row else (0, {})
-
-
-def _size(postings: packing.Postings) -> int:
-    return sum(map(len, postings.values()))
 
 
 def checked(rows: list[Any], *kinds: tuple[type, ...]) -> list[Any]:

@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from heapq import heappush, heappushpop, nlargest
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from . import texts
@@ -163,15 +164,16 @@ def allow(ids: Collection[str], among: Among | None) -> Collection[str]:
 
 def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     """Return how much of a question some groups explain, each as if it were one text; BM25 over groups."""
-    documents = query.index.documents_in({group for group in groups if group}, TOGETHER)
-    if not documents:
+    members = query.index.documents_in({group for group in groups if group}, TOGETHER)
+    if not members:
         return {}
-    lengths = Counter(documents.values())
-    mean = lengths.total() / len(lengths)
-    norms = {group: K1 * (1 - B + B * length / mean) for group, length in lengths.items()}
-    found = dict.fromkeys(lengths, 0.0)
-    for term, bundles in query.bundles.items():
-        often = Counter(documents[each] for *_, part in bundles for each in documents.keys() & part)
+    group_of = {document: group for group, documents in members.items() for document in documents}
+    mean = len(group_of) / len(members)
+    norms = {group: K1 * (1 - B + B * len(documents) / mean) for group, documents in members.items()}
+    found = dict.fromkeys(members, 0.0)
+    for term, postings in query.postings.items():
+        having = chain(*postings.values(), query.lent.get(term, ()))
+        often = Counter(filter(None, map(group_of.get, having)))
         rarity = math.log(1 + (len(norms) - len(often) + 0.5) / (len(often) + 0.5)) / query.idf(term)
         weight = WHOLE * query.weights[term] * rarity / query.mass
         for group, count in often.items():

@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
 
 from ..base.checks import check_count, check_strings, shorten
 from ..keyword_tree import InvalidInputError, KeywordTree
@@ -305,11 +304,11 @@ class RecallLog:
             return {}
 
 
-def _check_row(count: object, total: object, last: object) -> RecallStats:
-    for value, most in ((count, 2**63), (total, count), (last, _LAST_SECOND)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= cast("float", most):
-            raise ValueError(f"no such statistics: {shorten(value)}")
-    return RecallStats(int(cast("int", count)), cast("float", total), cast("float", last))
+def _check_row(count: float, total: float, last: float) -> RecallStats:
+    is_number = {type(count), type(total), type(last)} <= {int, float}  # a boolean is none
+    if not is_number or not 0 <= total <= count <= 2**63 or not 0 <= last <= _LAST_SECOND:
+        raise ValueError(f"no such statistics: {shorten([count, total, last])}")
+    return RecallStats(int(count), total, last)
 
 
 _LOGGER = logging.getLogger(__name__)
