@@ -19,6 +19,7 @@ index's owner, who keeps its row by `noted`.
 
 import contextlib
 import functools
+import json
 import sqlite3
 from array import array
 from collections import defaultdict
@@ -30,10 +31,7 @@ from . import codes, packing
 from .index_file import IndexFile
 from .thesaurus import Thesaurus
 
-__all__ = ["ANCESTORS", "BYTES", "LOOKED_UP", "NUMBERS", "TEXTS", "MovedError", "Rows", "UnitRow", "checked"]
-
-LOOKED_UP = 250
-"""Units that are looked up together, each with its context: a statement may have 999 parameters."""
+__all__ = ["ANCESTORS", "BYTES", "NUMBERS", "TEXTS", "MovedError", "Rows", "UnitRow", "checked"]
 
 NUMBERS, TEXTS, BYTES, KEYS, NONE = (int,), (str,), (bytes,), (str, bytes), type(None)
 """Of columns, for `checked`."""
@@ -44,7 +42,6 @@ ANCESTORS = 64
 _COUNTED = ("units", "names", "name terms", "texts", "text terms", "passages", "passage terms")
 _REMEMBERED, _POSTINGS, _BLOCKS = 20_000, 400_000, 50  # units and so on that are in memory while nothing changes
 _TEXTS = 1_000  # likewise
-_SIZES = (1, 8, 32, 125, 2 * LOOKED_UP)  # values of a statement: one for each number would be prepared each time
 _R = TypeVar("_R")
 
 
@@ -133,13 +130,8 @@ class Rows(IndexFile):
     # -- units and postings ---------------------------------------------------
 
     def _select(self, sql: str, values: Iterable[Any], *kinds: tuple[type, ...]) -> list[Any]:
-        listed, found = sorted(values), list[Any]()  # neighbours stand in one page
-        for start in range(0, len(listed), 2 * LOOKED_UP):
-            part = listed[start : start + 2 * LOOKED_UP]
-            size = next(size for size in _SIZES if size >= len(part))
-            part += part[-1:] * (size - len(part))
-            found += self.db.execute(f"{sql} ({','.join('?' * size)})", part).fetchall()
-        return checked(found, *kinds)
+        rows = self.db.execute(f"{sql} (select value from json_each(?))", (json.dumps([*values]),))
+        return checked(rows.fetchall(), *kinds)
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """Return in how many documents each term occurs, of those that do."""

@@ -167,7 +167,9 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
     members = query.index.documents_in({group for group in groups if group}, TOGETHER)
     if not members:
         return {}
-    group_of = {document: group for group, documents in members.items() for document in documents}
+    group_of = dict[int, str]()
+    for group, documents in members.items():
+        group_of |= dict.fromkeys(documents, group)
     mean = len(group_of) / len(members)
     norms = {group: K1 * (1 - B + B * len(documents) / mean) for group, documents in members.items()}
     found = dict.fromkeys(members, 0.0)

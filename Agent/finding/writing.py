@@ -10,12 +10,13 @@ from itertools import chain, count
 from typing import NamedTuple
 
 from . import codes, packing, texts
-from .rows import BYTES, LOOKED_UP, NUMBERS, TEXTS, Rows, checked
+from .rows import BYTES, NUMBERS, TEXTS, Rows, checked
 
 __all__ = ["Unit", "WritableRows"]
 
 _ROW = 1_900  # bytes of a term's newest postings; a row of more than a quarter of a page takes whole ones besides
 _RUN = 300  # postings of a run, at least; twice as many at most
+_TOGETHER = 250  # units that are looked up together
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 
 
@@ -101,8 +102,8 @@ class WritableRows(Rows):
         new = [*{unit.id: unit for unit in map(_check, units)}.values()]
         with self.transaction() as db:
             batch = _Batch(self._meta()["next"])
-            for start in range(0, len(new), LOOKED_UP):
-                self._put(db, batch, new[start : start + LOOKED_UP])
+            for start in range(0, len(new), _TOGETHER):
+                self._put(db, batch, new[start : start + _TOGETHER])
                 if batch.size > _BATCH_BYTES:
                     self._write(db, batch)
                     batch = _Batch(batch.next)
@@ -131,9 +132,9 @@ class WritableRows(Rows):
         """Remove units, as far as they are there. After `scrub` no byte of their texts is in the file."""
         keys = [*packing.to_keys(ids)]
         with self.transaction() as db:
-            for start in range(0, len(keys), LOOKED_UP):
+            for start in range(0, len(keys), _TOGETHER):
                 batch = _Batch(self._meta()["next"])
-                rows = self._rows({*keys[start : start + LOOKED_UP]})
+                rows = self._rows({*keys[start : start + _TOGETHER]})
                 owned = [2 * num for _, num, _, group in rows if group is not None]
                 owned += chain.from_iterable(self.passages_of([num for _, num, *_ in rows]).values())
                 for document, said in self._texts(owned).items():

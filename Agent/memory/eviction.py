@@ -227,7 +227,8 @@ class RecallLog:
 
     Args:
         path: The file; it is derived data, and may be deleted at any time.
-        write_after: Recalls kept in memory before they are added to the file, which is written whole.
+        write_after: Recalls kept in memory before they are added to the file, which is written whole: at least so many,
+            and half as many as it has rows.
         clock: Seconds since the epoch.
 
     A crash loses the unwritten counts, and of two processes that write in the same moment one may lose its own
@@ -242,7 +243,7 @@ class RecallLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._new: dict[str, RecallStats] = {}
-        self._new_count = 0
+        self._new_count = self._rows = 0
 
     def record(self, scores: Mapping[str, float]) -> None:
         """Count one recall of each of some memories: id → score.
@@ -259,7 +260,7 @@ class RecallLog:
             for id, score in scores.items():
                 self._new[id] = self._new.get(id, RecallStats()) + RecallStats(1, score, now)
             self._new_count += len(scores)
-            due = self._new_count >= self._write_after
+            due = self._new_count >= max(self._write_after, self._rows // 2)
         if due:
             self.write()
 
@@ -286,7 +287,7 @@ class RecallLog:
                 beside.touch(mode=0o600)
                 beside.write_text(json.dumps(rows), encoding="utf-8")
                 beside.replace(self._path)
-                self._new, self._new_count = {}, 0
+                self._new, self._new_count, self._rows = {}, 0, len(rows)
             except OSError as error:
                 _LOGGER.warning("recall statistics cannot be written, and stay in memory: %s", error)
 
