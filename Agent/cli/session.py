@@ -62,7 +62,9 @@ NEAR = 0.3
 """Confidence above which a keyword is offered for a name that does not exist."""
 
 FOUND, NOT_FOUND, BAD_USE, STORE_PROBLEM, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
+# What an error of the library comes to, before its English.
 _KINDS = {NOT_FOUND: "Not found: ", BAD_USE: "Bad use: ", STORE_PROBLEM: "A store problem: "}
+_is_english = re.compile("[a-z]+ [a-z]+ [a-z]+").search
 _NAMED_WRONGLY = FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError
 
 
@@ -334,7 +336,7 @@ class Session:
             self.messages.write_json(value | {name: part for name, part in more.items() if part})
             return code
         lead = say("Error: ")
-        if is_chinese() and re.sub("'[^']*'", "", said).isascii():  # the library's English: what it comes to, before it
+        if is_chinese() and _is_english(re.sub("'[^']*'|“[^”]*”", "", said)):  # it is the library's
             lead = say(_KINDS.get(code, "Error: "))
         self.messages.print(line((lead, "red"), said, keep_lines=True), soft_wrap=True)
         for row in rows:

@@ -407,6 +407,8 @@ class TestLanguage:
 
     def test_an_error_of_the_library_is_english_within_chinese_and_json_keeps_its_keys(self, program: Program) -> None:
         said = program.run("link", "nope", "C#", "--lang", "zh", code=1)
+        lay_out_files(program)
+        assert program.run("import", "bad.json", "--lang", "zh", code=2).startswith("错误（不能执行）：bad.json: ")
         answer = json.loads(program.run("show", "nope", "--json", code=1, KEYWORD_TREE_LANG="zh"))
 
         assert said == "错误（没有找到）：no info has the id 'nope'\n"
