@@ -639,6 +639,8 @@ class TestServed:
 
         page.click("Python", "#found")
         assert page.text("h2") == "Python"
+        page.run("fetch = () => new Promise(() => {}); search('late'); 0")
+        assert page.text("#count") == "searching …"
         asked = {url.partition("?")[0].rpartition("/")[2] for url in page.requests}
         assert asked <= {"", "search", "favicon.ico"}
         page.errors[:] = [error for error in page.errors if "404" not in error]  # the icon that a browser asks for
