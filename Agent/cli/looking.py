@@ -169,16 +169,11 @@ def draw_row(id: str, text: str, after: Text | None = None) -> Text:
 
 def said_by(info: Info) -> Text:
     """Return an info's source, and the memory that superseded it."""
-    source = ("  " + info.source, "cyan") if info.source else ""
-    return line(source, (superseded_by(info), "red"))
-
-
-def superseded_by(info: Info) -> str:
-    """Return that another memory took the place of an info; nothing where it holds."""
     from ..memory.memory_fields import memory_fields  # the package takes as long to import as the command needs
 
     newer = memory_fields(info).get("superseded_by")
-    return say("  superseded by {}", newer) if isinstance(newer, str) else ""
+    source = ("  " + info.source, "cyan") if info.source else ""
+    return line(source, (say("  superseded by {}", newer) if isinstance(newer, str) else "", "red"))
 
 
 @command("ask", "Look", meaning=True)
@@ -211,12 +206,7 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
         found = retriever.retrieve(query, limit)
     retriever.index.close()
     return [
-        {
-            **spell_row(one.info),
-            "path": one.path,
-            "sentence": one.passage.strip(),
-            "score": round(one.score, 3),
-        }
+        {**spell_row(one.info), "path": one.path, "sentence": one.passage.strip(), "score": round(one.score, 3)}
         for one in found
         if one.score >= LEAST_RECALLED
     ]
@@ -319,9 +309,7 @@ def show_info(session: Session, tree: KeywordTree, info: Info) -> None:
     """Draw one info in full."""
     linked = spell_links(tree, info.id)
     drawn = [line(info.content, keep_lines=True), *filter(None, [said_by(info)])]
-    drawn += [
-        line((say("  on "), "dim"), place["path"], (f"  {place['relation'].lower()}", "dim")) for place in linked
-    ]
+    drawn += [line((say("  on "), "dim"), place["path"], (f"  {place['relation'].lower()}", "dim")) for place in linked]
     session.answer({**spell_row(info), "keywords": linked}, *drawn)
 
 

@@ -308,15 +308,3 @@ def wait_until_ready(client: httpx.Client, process: "subprocess.Popen[str]") -> 
         except httpx.TransportError:
             time.sleep(0.05)
     raise AssertionError("the server did not become ready")
-
-
-def test_help_is_in_the_language_that_was_chosen(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("KEYWORD_TREE_LANG", "zh")
-    for words in ([], *([command] for command in ("serve", "token", "key", "import", "export", "purge", "mcp"))):
-        assert main([*words, "--help"]) == 0
-        shown = capsys.readouterr().out.replace("usage:", "")
-        assert re.findall("[a-z]{3,} [a-z]{2,} [a-z]{2,}", shown) == []
-    monkeypatch.setenv("KEYWORD_TREE_LANG", "en")
-    language.choose_from_environment()
