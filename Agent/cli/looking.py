@@ -272,7 +272,7 @@ def find_places(session: Session, tree: KeywordTree, question: str) -> list[dict
 def show(session: Session, keyword: str, depth: int | None, limit: int, infos: bool, ids: bool, unlinked: bool) -> None:
     """Show the tree, or one info in full."""
     with session.open() as tree:
-        loose = tree.ListInfos(size=1, unlinked=True)  # as a memory's facts without keywords
+        loose = any(not superseded_by(info) for info in all_infos(tree, unlinked=True))  # as facts of a memory may be
         is_bare = keyword == "/" and not session.as_json and loose and not tree.GetChildren(ROOT_ID, 0, 1)
         if unlinked or is_bare:
             show_unlinked(session, tree, limit)

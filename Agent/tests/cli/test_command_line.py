@@ -779,6 +779,7 @@ class TestRemember:
         assert program.run("info", "Ada's new flat is in Oslo.", "--change", id).startswith("changed Ada's new flat is")
         assert program.ask("recall", "is Ada in Rome?")["texts"][0]["content"] == "Ada's new flat is in Oslo."
         assert program.infos("people/Ada") == ["Ada's new flat is in Oslo."]
+        assert "unlinked" not in program.run("show")  # where the former text alone is on no keyword
         program.run("undo")
         program.run("undo")
         program.run("undo")
