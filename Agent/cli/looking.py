@@ -169,11 +169,16 @@ def draw_row(id: str, text: str, after: Text | None = None) -> Text:
 
 def said_by(info: Info) -> Text:
     """Return an info's source, and the memory that superseded it."""
+    newer, source = successor_of(info), ("  " + info.source, "cyan") if info.source else ""
+    return line(source, (say("  superseded by {}", newer) if newer else "", "red"))
+
+
+def successor_of(info: Info) -> str:
+    """Return the memory that took the place of an info; "" where it holds."""
     from ..memory.memory_fields import memory_fields  # the package takes as long to import as the command needs
 
     newer = memory_fields(info).get("superseded_by")
-    source = ("  " + info.source, "cyan") if info.source else ""
-    return line(source, (say("  superseded by {}", newer) if isinstance(newer, str) else "", "red"))
+    return newer if isinstance(newer, str) else ""
 
 
 @command("ask", "Look", meaning=True)
@@ -272,7 +277,7 @@ def find_places(session: Session, tree: KeywordTree, question: str) -> list[dict
 def show(session: Session, keyword: str, depth: int | None, limit: int, infos: bool, ids: bool, unlinked: bool) -> None:
     """Show the tree, or one info in full."""
     with session.open() as tree:
-        loose = any(not superseded_by(info) for info in all_infos(tree, unlinked=True))  # as facts of a memory may be
+        loose = any(not successor_of(info) for info in all_infos(tree, unlinked=True))  # as facts of a memory may be
         is_bare = keyword == "/" and not session.as_json and loose and not tree.GetChildren(ROOT_ID, 0, 1)
         if unlinked or is_bare:
             show_unlinked(session, tree, limit)
