@@ -683,7 +683,7 @@ class Catalog(Following):
 
     def operation(self, operation_id: str) -> Entry | None:
         """Return an operation by its id, or None."""
-        return next(iter(self._operations("WHERE id = ?", clean(str(operation_id)))), None)
+        return next(iter(self._operations("WHERE id = ?", clean(operation_id))), None)
 
     def marked(self, mark: str) -> list[Entry]:
         """Return the operations of one Idempotency-Key, oldest first."""

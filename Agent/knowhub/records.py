@@ -219,5 +219,5 @@ def kind_of(id: str) -> str:
     >>> kind_of("knowledge-20260305-a1b2"), kind_of("resource/code/login"), kind_of("a keyword")
     ('knowledge', 'resource', '')
     """
-    found = _KIND.match(str(id))
+    found = _KIND.match(id)
     return (found[1] or found[2]) if found else ""

@@ -467,7 +467,7 @@ def parse(model: type[_Body], value: _Body | Mapping[str, Any]) -> _Body:
     if isinstance(value, model):
         return value
     try:
-        return model.model_validate(dict(value) if isinstance(value, Mapping) else value)
+        return model.model_validate(dict(value))
     except ValidationError as error:
         raise _problem_of(error.errors(include_input=False, include_url=False)) from None
     except RecursionError:
@@ -493,7 +493,7 @@ def _problem_of(errors: Sequence[Any]) -> KnowHubError:
 
 _HARMLESS = frozenset(["string_too_long", "string_too_short", "greater_than_equal", "less_than_equal", "too_long"])
 _HARMLESS |= {"too_short", "literal_error", "value_error", "string_pattern_mismatch", "int_parsing"}
-_DETAILS = {"datetime_from_date_parsing": "it is no time in ISO 8601", "model_type": "it must be an object"}
+_DETAILS = {"datetime_from_date_parsing": "it is no time in ISO 8601"}
 
 
 def _all(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
