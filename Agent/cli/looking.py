@@ -314,7 +314,9 @@ def show_info(session: Session, tree: KeywordTree, info: Info) -> None:
     """Draw one info in full."""
     linked = spell_links(tree, info.id)
     drawn = [line(info.content, keep_lines=True), *filter(None, [said_by(info)])]
-    drawn += [line((say("  on "), "dim"), place["path"], (f"  {place['relation'].lower()}", "dim")) for place in linked]
+    for place in linked:
+        relation = place["relation"].lower()
+        drawn.append(line((say("  on "), "dim"), place["path"], ("  " + say(relation), "dim")))
     session.answer({**spell_row(info), "keywords": linked}, *drawn)
 
 

@@ -113,13 +113,7 @@ def change_info(tree: KeywordTree, id: str, patch: dict[str, str]) -> Info:
 @click.option("--to", "names", multiple=True, help="The keyword it belongs to; may be given several times.")
 @click.option("--source", help="Its source.")
 @click.option("--change", metavar="ID", help="Change this info instead; its keywords stay.")
-def info(
-    session: Session,
-    content: str | None,
-    names: tuple[str, ...],
-    source: str | None,
-    change: str | None,
-) -> None:
+def info(session: Session, content: str | None, names: tuple[str, ...], source: str | None, change: str | None) -> None:
     r"""Store an info and link it to keywords; without --to the model, or words alone, choose them.
 
     \b
