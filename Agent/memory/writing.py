@@ -468,10 +468,8 @@ def _describe(record: Record | str) -> tuple[dict[str, Any], str]:
         if not record.strip():
             raise InvalidInputError("a fact must not be blank")
         return {"kind": "fact"}, record
-    types = tuple(RECORD_TYPES.values())
-    if not isinstance(record, types):
-        names = ", ".join(each.__name__ for each in types)
-        raise InvalidInputError(f"record must be a string, or one of {names}, not {shorten(record)}")
+    if not isinstance(record, tuple(RECORD_TYPES.values())):
+        raise InvalidInputError(f"record must be a string, or a record as ProceduralSkill is, not {shorten(record)}")
     messages = record.validate()
     if messages:
         raise InvalidInputError("; ".join(messages))
