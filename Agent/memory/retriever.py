@@ -420,7 +420,7 @@ class _Search:
         return {id for id, subjects in stated.items() if subjects and called.isdisjoint(subjects)}
 
     def _changed(self, ranked: Sequence[str], facts: Mapping[str, InfoFacts]) -> list[str]:
-        """Return the first memory and a later one that says a change of it; nothing where none does."""
+        """Return the first memory and a later one, a sentence of which says a change of it; nothing where none does."""
         contents = {id: info.content[:_COMPARED] for id, (info, _) in self._hung(ranked).items()}
         first = ranked[0]
         later = [id for id in contents if first in contents and facts[id].number > facts[first].number]
@@ -428,7 +428,8 @@ class _Search:
             asked = texts.question(self._query).keys() - texts.STOP_WORDS
             said = asked & {*texts.terms(contents[first])}
             for id in changes if said else ():
-                if said <= {*texts.terms(contents[id])}:
+                sentences = filter(says_change, texts.sentences(contents[id]))
+                if any(said <= {*texts.terms(each)} for each in sentences):
                     return [first, id]
         return []
 

@@ -392,11 +392,10 @@ class TestWhatWasTakenBack:
         [
             *(
                 ("I live in Paris.", "Where do I live?", later)
-                for later in (
-                    *("My sister moved to Rome.", "Bob moved to Rome.", "Do I live in Rome?"),
-                    'She said "I moved to Rome".',
-                )
+                for later in ("My sister moved to Rome.", "Bob moved to Rome.", "Do I live in Rome?")
             ),
+            ("I live in Paris.", "Where do I live?", 'She said "I moved to Rome".'),
+            ("My favourite film is Alien.", "What is my favourite film?", "A new bike! Her favourite film was Up."),
             *(("我住在巴黎。", "我住在哪里？", later) for later in ("我妹妹安娜住在罗马。", "你爱人搬到罗马了。")),
         ],
     )
