@@ -23,7 +23,7 @@ READ = 10_000  # postings that are read for a question, the rarest terms first; 
 DROPPED = 5_000  # postings: of fewer, to sum up all takes less than to find out what cannot be one of the best
 TERMS = 64  # terms that are read at most
 MISSPELLED = 0.9  # the weight of a word that an unknown one misspells
-NEAR_READ, NEAR_LEAST = 3_000, 0.1  # postings of near words that are read, the nearest first; the least share
+NEAR_READ = 3_000  # postings of near words that are read, the nearest first
 CALLED = 0.8  # the share of a name for what it is the name of
 INTRODUCED, _BEGINNING = 12, 300  # texts at most in which a name is looked for; characters of each
 _ABOVE = 1 + 1e-9  # beyond what sums are rounded by
@@ -151,7 +151,7 @@ class Query:
             near = dict.fromkeys(() if is_word else self.index.frequencies(texts.corrections(term)), MISSPELLED)
             for word in () if texts.has_digit(term) else said:
                 known = (thesaurus.near(word) or ()) if thesaurus else ()
-                others = {other: share for other, share in known if share >= NEAR_LEAST}
+                others = {other: share for other, share in known if share}
                 for other in [term, *(others.keys() & texts.STOP_WORDS)]:
                     others.pop(other, None)
                 near = others | {other: max(share, others.get(other, 0.0)) for other, share in near.items()}
@@ -296,17 +296,6 @@ class Query:
         for term, (code, share) in self._codes_of(document).items():
             if gain := self._saturated[code & bits]:
                 found[term] = gain * self.weights[term] * share
-        return found
-
-    def gains_with(self, passage: int, document: int) -> dict[str, float]:
-        """Return term → gain of a passage, as if all of its unit's document stood in it, too."""
-        found, tf, own = dict[str, float](), self._tf, self._codes_of(document)
-        for term, (code, share) in self._codes_of(passage).items():
-            often = tf[code]
-            if term in own and own[term][1] >= share:
-                often = tf[own[term][0]] + often * (share == 1.0)
-                share = own[term][1]
-            found[term] = self.weights[term] * share * often / (K1 + often)
         return found
 
     def weigh(self, terms: Iterable[str]) -> float:

@@ -5,8 +5,7 @@ own(t, u)  = weight(t) · share · tf / (K1 + tf)   BM25F (Robertson, Zaragoza &
              share = 1 where the term stands there, else that of the nearest word that does, see `near`; of the two
              never the sum
 inherited  = max(own, DECAY · inherited of its context)
-passage(t) = own of a passage together with the names and text of its unit
-explained  = Σ max(inherited, best passage) + Σⱼ FURTHERʲ · Σ j-th further passage
+explained  = Σ max(inherited, own of the best passage) + Σⱼ FURTHERʲ · Σ j-th further passage
 score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unknown words) · (0.5 + coverage)
              coverage = the share of the weights that stands in u, its context and its best passage
 
@@ -29,7 +28,6 @@ __all__ = ["MISSPELLED", "Evidence", "Found", "Query", "allow", "best", "rank", 
 
 DECAY = 0.75  # the share of its context's evidence that a unit inherits
 FURTHER = 0.4  # the weight of each further passage beside the one before: 0.5 and more lose commands with many examples
-WHOLE = 0.5  # the weight of a group as one text
 TOGETHER = 5_000  # documents of groups that are looked at
 TRIGRAMS = 0.3  # the most that trigrams of names weigh, of words that no text has
 SURE = 0.5  # the weight of a unit without any word of the question beside one with all
@@ -108,11 +106,9 @@ def rank(
         # It has its own terms, those of its passages and those of its group, and no more.
         most = own.get(document) or math.fsum(query.gains_of(document).values())
         coverage = query.covered[document]
-        if said:  # they come the best first
-            by_itself, most = most, 0.0
-            for place, passage in enumerate(said):
-                most += FURTHER**place * (by_itself + passages[passage])
-                coverage += query.covered[passage]
+        for place, passage in enumerate(said):  # they come the best first
+            most += FURTHER**place * passages[passage]
+            coverage += query.covered[passage]
         coverage = min(1.0, coverage / query.mass)
         if not said:
             alone[number] = most / query.mass, coverage, []
@@ -177,7 +173,7 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
         having = chain(*postings.values(), query.lent.get(term, ()))
         often = Counter(filter(None, map(group_of.get, having)))
         rarity = math.log(1 + (len(norms) - len(often) + 0.5) / (len(often) + 0.5)) / query.idf(term)
-        weight = WHOLE * query.weights[term] * rarity / query.mass
+        weight = query.weights[term] * rarity / query.mass
         for group, count in often.items():
             found[group] += weight * count / (count + norms[group])
     return found
@@ -220,8 +216,7 @@ class Evidence:
     ) -> tuple[float, float, list[int]]:
         """Return how much a unit explains, its coverage, both as shares, and its passages, best first."""
         query = self._query
-        document = self._rows[number].document or 0
-        said = [(query.gains_with(passage, document), passage) for passage in passages]
+        said = [(query.gains_of(passage), passage) for passage in passages]
         said.sort(key=lambda pair: -math.fsum(pair[0].values()))
         gains = dict(self.inherited(number))
         for term, gain in said[0][0].items() if said else ():
