@@ -229,6 +229,7 @@ class WritableRows(Rows):
             added = {at: packing.encode_text(said) for at in documents if (said := batch.said[at]) is not None}
             block = {at: text for at, text in kept.items() if at not in batch.said} | added
             size = packing.BLOCK if first == last else 2 * packing.BLOCK
+            size = packing.LARGE if len(added) > _TOGETHER else size
             db.executemany("insert into said values (?, ?)", packing.blocks(dict(sorted(block.items())), size))
 
     # -- postings -------------------------------------------------------------

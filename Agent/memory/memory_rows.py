@@ -23,7 +23,7 @@ from ..keyword_tree import Info, InvalidInputError
 from . import graph_rows
 from .memory_fields import MEMORY_KEY, memory_fields, sources_of, superseded_ids
 
-LAYOUT = "9"
+LAYOUT = "10"
 """Of these tables and those of the graph; another one is filled again."""
 COLUMNS = ("kind text", "source text", "time real", "asks integer", "more text", "same integer")
 TABLES = """
@@ -94,8 +94,8 @@ class InfoFacts:
 
 
 def key_of_text(text: str) -> int:
-    """Return the key of equal texts: texts that differ in case, width and blanks alone have the same."""
-    return checksum(fold(text).encode("utf-8", "surrogatepass"))
+    """Return the key of equal texts, two bytes: texts that differ in case, width and blanks alone have the same."""
+    return checksum(fold(text).encode("utf-8", "surrogatepass")) >> 8
 
 
 @dataclass(slots=True)
