@@ -138,13 +138,16 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
-def typed_names(text: str) -> list[str]:
+def typed_names(text: str, known: Iterable[str] = ()) -> list[str]:
     r"""Return the names of a list that a person typed, with commas of either language, or blanks, between them.
 
-    >>> typed_names("林悦，maya、 team:x\norg:y,")
-    ['林悦', 'maya', 'team:x', 'org:y']
+    >>> typed_names("林悦，maya、 team:x\norg:a、b,", ["org:a、b"])
+    ['林悦', 'maya', 'team:x', 'org:a', 'b']
+    >>> typed_names("林悦 org:a、b", ["org:a、b"])  # as it was shown
+    ['林悦', 'org:a、b']
     """
-    return [name for name in re.split(r"[\s,，、]+", text) if name]
+    parts = ([part] if part in known else re.split("[,，、]", part) for part in text.split())
+    return [name for names in parts for name in names if name]
 
 
 def split_sentences(text: str) -> list[str]:

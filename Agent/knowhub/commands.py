@@ -176,7 +176,7 @@ def token(
         if not 0 <= days < float("inf"):
             raise KnowHubError("invalid", f"days must be a number not below 0: {days}")
         until = time.time() + days * 86_400 if days else None
-        chosen = [*filter(None, [tokens.org])] if scopes is None else typed_names(scopes)
+        chosen = [*filter(None, [tokens.org])] if scopes is None else typed_names(scopes, [tokens.org])
         print(tokens.make(principal or own_principal(), named, chosen, until)[0])
 
 

@@ -405,12 +405,12 @@ def home(visit: Visit) -> Response:
 @page("/knowledge/new", "GET", "POST")
 def new(visit: Visit) -> Response:
     """Write an entry."""
+    org = visit.hub.tokens.org
+    shared = [org] if org else [OWNER_SCOPE, *sorted(visit.token.scopes - {"*"})]
     if visit.request.method != "POST":
-        org = visit.hub.tokens.org
-        shared = [org] if org else [OWNER_SCOPE, *sorted(visit.token.scopes - {"*"})]
         return visit.show("edit", form={"scopes": "\n".join(shared), "score": "3"})
     try:
-        made = visit.hub.save(visit.token, _entry_of(visit.form))
+        made = visit.hub.save(visit.token, _entry_of(visit.form, {"scopes": shared}))
     except KnowHubError as error:
         return visit.show("edit", form=visit.form, problem=error)
     return _to(f"/knowledge/{made['entry']['id']}")
@@ -433,7 +433,7 @@ def edit(visit: Visit) -> Response:
         return visit.show("edit", entry=found, form=_fields_of(found))
     patch: Json = {}
     try:
-        body = _entry_of(visit.form, found["tags"])
+        body = _entry_of(visit.form, found)
         if patch := {name: body[name] for name in _changed(visit.form, _fields_of(found))}:
             visit.hub.patch(visit.token, visit.id, patch, visit.version)
     except KnowHubError as error:  # what was typed stays; after a conflict, beside what is there by now
@@ -524,9 +524,9 @@ def _fields_of(entry: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _entry_of(form: Mapping[str, str], there: Mapping[str, str] = {}) -> Json:
-    """Return the body that a form describes.  `there`: the tags that it showed; a line of theirs stays what it is."""
-    tags, known = {}, _tag_lines(there)
+def _entry_of(form: Mapping[str, str], there: Mapping[str, Any]) -> Json:
+    """Return the body that a form describes.  `there`: what it showed; its tags and scopes stay what they are."""
+    tags, known = {}, _tag_lines(there.get("tags", {}))
     for number, line in enumerate(form.get("tags", "").splitlines(), 1):
         colon = next((one for one in _COLONS if one in line), ":")
         key, value = known.get(line) or map(str.strip, line.partition(colon)[::2])
@@ -539,7 +539,7 @@ def _entry_of(form: Mapping[str, str], there: Mapping[str, str] = {}) -> Json:
         "content": form.get("content", ""),
         "types": typed_names(form.get("types", "")),
         "tags": tags,
-        "scopes": typed_names(form.get("scopes", "")),
+        "scopes": typed_names(form.get("scopes", ""), there["scopes"]),
         "score": _number(form.get("score")) or 3,
         "resource_ids": typed_names(form.get("resource_ids", "")),
     }
@@ -606,7 +606,7 @@ def keep(visit: Visit) -> Response:
     there = visit.hub.get_resource(visit.token, id) if visit.version is not None else None
     changed = _changed(form, _resource_fields(there) if there else dict.fromkeys(_RESOURCE_FIELDS, ""))
     given: Json = {**form, "expires_at": form.get("expires_at") or None}
-    given["scopes"] = _entry_of(form)["scopes"] or [OWNER_SCOPE]
+    given["scopes"] = typed_names(form.get("scopes", ""), there["scopes"] if there else ()) or [OWNER_SCOPE]
     body = {name: given.get(name, "") for name in changed}
     if form.get("secure_body"):
         body["secure_body"] = form["secure_body"]

@@ -409,14 +409,14 @@ class TestForms:
     """What a browser sends back of what it was shown."""
 
     def test_a_new_entry_with_the_scopes_that_are_filled_in(self, served: Served) -> None:
-        client = log_in(served, "former", ["read", "write"], ["team:f", "team:g"])
+        client = log_in(served, "former", ["read", "write"], ["team:f", "team:g、h"])
         form = form_of(client, "/knowledge/new", "task")
-        assert form["scopes"] == ["user:owner\r\nteam:f\r\nteam:g"]
+        assert form["scopes"] == ["user:owner\r\nteam:f\r\nteam:g、h"]
         answer = client.post("/knowledge/new", data={**form, "task": "Peel", "content": "Cold.", "types": "tool"})
 
         assert answer.status_code == 303, answer.text
         made = served.hub.get(LOCAL, answer.headers["location"].rpartition("/")[2])
-        assert made["scopes"] == ["user:owner", "team:f", "team:g"]
+        assert made["scopes"] == ["user:owner", "team:f", "team:g、h"]
 
     def test_an_edit_that_changes_nothing_changes_nothing(self, served: Served) -> None:
         client = log_in(served, "former", ["read", "write"], ["team:f"])
