@@ -422,7 +422,7 @@ def measure_memory(folder: str, entries: int) -> None:
     lines = [{"task": f"how to do thing {n}", "content": "x" * 600, "types": ["tool"]} for n in range(entries)]
     with KnowHub(f"{folder}/attacked") as hub:
         hub.take_in(LOCAL, ({**line, "scopes": ["org:x"]} for line in lines))
-        reader = hub.tokens.make("reader", ["read"], ["org:x"])[0]
+        reader = hub.tokens.make("reader", ["read", "write"], ["org:x"])[0]
     port = free_port()
     command = [sys.executable, "-c", "from Agent.command_line import hub; import sys; sys.exit(hub())", "serve"]
     command += ["--data", f"{folder}/attacked", "--port", str(port), "--rate", "0"]
@@ -443,8 +443,14 @@ def measure_memory(folder: str, entries: int) -> None:
             thread.join()
         return []
 
+    def save() -> list[socket.socket]:  # which needs the terms of all tasks
+        headers = {"Authorization": f"Bearer {reader}"}
+        httpx.post(f"http://127.0.0.1:{port}/api/knowledge", json=lines[0], headers=headers, timeout=300)
+        return []
+
     attacks: dict[str, Callable[[], list[socket.socket]]] = {
         "nothing yet": list,
+        "a save": save,
         "400 bodies without a token": lambda: hold_open(port, "POST /login HTTP/1.1", 400, sent),
         "150 bodies with one": lambda: hold_open(port, "PUT /api/resource/a HTTP/1.1", 150, known.encode() + sent),
         "150 exports not read": lambda: hold_open(port, "GET /api/export HTTP/1.1", 150, f"{known}\r\n".encode()),

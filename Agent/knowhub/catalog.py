@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..base.text import clean
+from ..base.text import clean, mapping_of
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.index import Index, LostIndexError, Unit
@@ -337,9 +337,10 @@ class Following:
         helpful = sum(votes.values())
         counts = [helpful, len(votes) - helpful]
         for one in [lead, *filter(None, (get(db, each) for each in family[1:]))]:
-            judged = one.fields.get("judged") or {}  # before it was imported
+            judged = mapping_of(one.fields.get("judged"))  # before it was imported; any program can write it
             for place, name in enumerate(("helpful", "harmful")):
-                counts[place] += min(max(int(judged.get(name) or 0), 0), _EARLY)
+                early = judged.get(name)
+                counts[place] += min(max(early, 0), _EARLY) if isinstance(early, int) else 0
         if counts != [lead.helpful, lead.harmful]:
             db.execute("UPDATE record SET helpful = ?, harmful = ? WHERE id = ?", (*counts, lead.id))
 

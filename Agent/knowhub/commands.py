@@ -227,10 +227,9 @@ def _lines(source: Iterable[str]) -> Iterator[Json]:
     for number, line in enumerate(source, 1):
         if line.strip():
             try:
-                row = json.loads(line)
+                yield json.loads(line)
             except (ValueError, RecursionError):
                 raise KnowHubError("invalid", f"line {number} is no JSON") from None
-            yield row if isinstance(row, dict) else {"kind": "no object"}
 
 
 def export(place: str | Path, *, file: str = "-") -> None:

@@ -1009,7 +1009,10 @@ class TestProblem:
             odd = [{"id": f"{kind}{n}", "content": "x", "metadata": {"knowhub": own}} for n, own in enumerate(held)]
             tree.BatchCreateInfos([*odd, {"id": f"{kind}bare", "content": "x"}])
         id = save(hub, task="tea")
-        hub.catalog.catch_up()
+        [own] = [info.metadata["knowhub"] for info in tree.ListInfos() if info.id == id]
+        own |= {"judged": {"helpful": "many", "harmful": [1]}}
+        tree.UpdateInfo(id, {"metadata": {"knowhub": own}}, 1)
+        assert hub.update(voter(), id, {"add_helpful_case": {}})["entry"]["eval"]["helpful"] == 1
 
         with KnowHub(hub.folder) as again:
             for each in (hub, again):
