@@ -16,14 +16,14 @@ __all__ = ["MISSPELLED", "Query", "words_of"]
 
 K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # the weight of a name beside a text of usual length
-CHARACTER = 0.2  # what a single character counts beside a pair that texts have, see `_share`; a stop word beside others
+CHARACTER = 0.2  # of one beside a pair that texts have, see `_share`, and of a stop word; at 0.4 Chinese facts lose 1.4
 FEW = 30  # texts that do not yet show which words are rare: fewer count as so many, and the bar is not measured
 
 READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
 DROPPED = 5_000  # postings: of fewer, to sum up all takes less than to find out what cannot be one of the best
 TERMS = 64  # terms that are read at most
 MISSPELLED = 0.9  # the weight of a word that an unknown one misspells
-NEAR_READ = 3_000  # postings of near words that are read, the nearest first
+NEAR_READ = 3_000  # postings of near words that are read, the nearest first; 1,000 and 10,000 find 0.2 and 0.1 less
 CALLED = 0.8  # the share of a name for what it is the name of
 INTRODUCED, _BEGINNING = 12, 300  # texts at most in which a name is looked for; characters of each
 _ABOVE = 1 + 1e-9  # beyond what sums are rounded by

@@ -26,11 +26,11 @@ from .rows import ANCESTORS, UnitRow
 
 __all__ = ["MISSPELLED", "Evidence", "Found", "Query", "allow", "best", "rank", "within"]
 
-DECAY = 0.75  # the share of its context's evidence that a unit inherits
+DECAY = 0.75  # the share of its context's evidence that a unit inherits: of trees 33.3 at 0.6, 33.6 here, 33.9 at 0.9
 FURTHER = 0.4  # the weight of each further passage beside the one before: 0.5 and more lose commands with many examples
 TOGETHER = 5_000  # documents of groups that are looked at
 TRIGRAMS = 0.3  # the most that trigrams of names weigh, of words that no text has
-SURE = 0.5  # the weight of a unit without any word of the question beside one with all
+SURE = 0.5  # of coverage, which brings LoCoMo a point first; at 0.25 and 1 trees and facts are as good to 0.3
 CANDIDATES = 100  # units, and passages, that are scored in full, where no more are wanted
 FEW = 5_000  # units at most whose documents are looked for; of more the hits are looked at
 OPENED, CHILDREN = 8, 50  # of so many of the best that are a context, so many of what they are one of
