@@ -236,7 +236,8 @@ _KINDS = {
             _words_of(_NUMBERS, "(?:s|teen|ty|th)?"),
         ),
         r"\bhow (?:many|much|long|old|often|tall|far|big|high|large|heavy|fast|warm|hot|cold|deep)\b"
-        r"|\b(?:what|which) (?:\w+ )?(?:age|number|size|price|percentage|amount)\b|几|多少|多[久大长高远重]|号码",
+        r"|\b(?:what|which)(?:'s)? (?:[\w'’.-]+ ){0,3}(?:age|number|size|price|percentage|amount)\b"
+        r"|几|多少|多[久大长高远重]|号码",
     ),
     "#time": (
         (

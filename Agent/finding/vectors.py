@@ -258,7 +258,8 @@ class Vectors:
         """Answer questions, or embed some texts; return whether there may be more to do."""
         with self._changed:
             questions, self._wanted = [*self._wanted], {}
-            if self.is_resting or not (questions or self.left):
+            # Who asked may have given up before this thread began, or while it read texts: late is not failed.
+            if self._rest_until == float("inf") or not (questions or (self.left and not self.is_resting)):
                 self._thread = None  # under the lock that looked: who comes now starts another
                 return False
         if questions:

@@ -501,7 +501,7 @@ class TestLate:
 
     def test_a_late_answer_brings_nothing_back_that_was_forgotten(self, model: Model, tmp_path: Path) -> None:
         model.waits_at = lambda texts: "my secret diagnosis" in texts
-        with EmbeddingTree(tmp_path, model, patience_s=0.5) as tree:
+        with EmbeddingTree(tmp_path, model, patience_s=0.01) as tree:
             dog, gone = (tree.CreateKeyword(name, "root") for name in ("dog", "my secret diagnosis"))
             names(tree, "dog")
             assert model.begun.wait(LONG)
@@ -514,6 +514,18 @@ class TestLate:
 
             assert count == 1
             assert names(tree, "zorvane", 1) == ["car"]
+
+    def test_a_model_is_asked_though_its_asker_had_gone_before_its_thread_began(self, model: Model) -> None:
+        index, begin = Index(meaning=Meaning(model, patience_s=0.01)), threading.Event()
+        index.put([Unit("dog", text="dog")])
+        vectors: Any = index.vectors
+        run = vectors._run
+        vectors._run = lambda: run() if begin.wait(LONG) else None
+        assert index.ask("qwibble") == "words ranked alone: TimeoutError: no answer within 0.01 s"
+        begin.set()
+        with vectors._changed:
+            assert vectors._changed.wait_for(lambda: vectors._thread is None, LONG)
+        assert (index.search("qwibble")[0].id, vectors.failure) == ("dog", "")
 
     def test_others_read_and_write_while_the_model_thinks(self, tree: EmbeddingTree, model: Model) -> None:
         tree.CreateKeyword("dog")
