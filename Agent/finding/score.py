@@ -216,12 +216,13 @@ class Evidence:
     ) -> tuple[float, float, list[int]]:
         """Return how much a unit explains, its coverage, both as shares, and its passages, best first."""
         query = self._query
-        said = [(query.gains_of(passage), passage) for passage in passages]
-        said.sort(key=lambda pair: -math.fsum(pair[0].values()))
-        gains = dict(self.inherited(number))
-        for term, gain in said[0][0].items() if said else ():
+        gains, said = dict(self.inherited(number)), {passage: query.gains_of(passage) for passage in passages}
+        adding = {at: math.fsum(one - min(one, gains.get(term, 0.0)) for term, one in said[at].items()) for at in said}
+        documents = sorted(said, key=lambda at: -adding[at])  # "She is allergic" before "Anna is 30", of Anna
+        ranked = sorted(said.values(), key=lambda one: -math.fsum(one.values()))
+        for term, gain in ranked[0].items() if ranked else ():
             gains[term] = max(gain, gains.get(term, 0.0))
-        shares = self.shares(number, said[0][1] if said else None, lent)
+        shares = self.shares(number, documents[0] if documents else None, lent)
         for term, share in lent.items() if lent else ():
             if weight := share * query.weights.get(term, 0.0):
                 gains[term] = max(gains.get(term, 0.0), weight / (K1 + 1))
@@ -232,9 +233,9 @@ class Evidence:
         ):  # what it lacks is rather its children's, but none that says nothing precedes it
             lacking = 1 - covered / query.mass
             explained *= 1 - (1 - DECAY) * lacking
-        for place, (further, _) in enumerate(said[1:], 1):
+        for place, further in enumerate(ranked[1:], 1):
             explained += FURTHER**place * math.fsum(further.values())
-        return explained / query.mass, covered / query.mass, [at for _, at in said]
+        return explained / query.mass, covered / query.mass, documents
 
     def shares(self, number: int, document: int | None, lent: Mapping[str, float] | None = None) -> dict[str, float]:
         """Return term → share of it, at most 1, that a unit has by itself, its context, a document or by loan."""
