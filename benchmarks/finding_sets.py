@@ -9,6 +9,8 @@ all right.
     everyday (en, zh)        100 facts, 80 questions of which 20 have no answer; written before any result was seen
     everyday (en2, …, zh4)   as many others; of them even questions alone chose the score
     everyday (en5, zh5)      100 questions: 33 in other words than the fact, 47 ordinary, 20 without answer
+    probes (en, zh)          60 questions: 22 in other words, 10 about another person, 10 about another thing, 8 for a
+                             number or a date that is not there, 10 behind chat, 4 of these without answer
     tree … (en, zh)          eight small personal trees, with questions, and new keywords to be placed
     awesome_python, …_cn     entries by their descriptions; with infos: sections by half of their entries
     wordnet_food             words by their definitions
@@ -96,6 +98,8 @@ def sets() -> Iterator[Callable[[], Set]]:
     """Yield functions that read a set each, or raise `Skip`."""
     for facts in ("en", "zh", "en2", "zh2", "en3", "zh3", "en4", "zh4", "en5", "zh5"):
         yield lambda facts=facts: _everyday(facts)  # type: ignore[misc]  # the default binds it now
+    for language in ("en", "zh"):
+        yield lambda language=language: _everyday(f"probes_{language}")._replace(name=f"probes, {language}")  # type: ignore[misc]
     for path in sorted(EVERYDAY.glob("*_*.txt")):
         if not path.stem.startswith("facts"):
             yield lambda path=path: everyday_tree(path)[0]  # type: ignore[misc]
