@@ -517,13 +517,8 @@ def test_a_word_that_only_begins_like_one_of_a_fact_or_could_misspell_one_is_no_
 @pytest.mark.parametrize(("query", "found"), [("3", []), ("3000", ["a", "c"]), ("3,000", ["a", "c"]), ("3.5", ["b"])])
 def test_a_number_is_the_whole_number(query: str, found: list[str]) -> None:
     index = Index()
-    index.put(
-        [
-            Unit("a", text="The roof costs 3,000 euros."),
-            Unit("b", text="3.5kg of nails"),
-            Unit("c", text="３，０００元"),
-        ]
-    )
+    said = {"a": "The roof costs 3,000 euros.", "b": "3.5kg of nails", "c": "３，０００元"}
+    index.put(Unit(id, text=text) for id, text in said.items())
     hits = index.search(query)
     assert sorted(hit.id for hit in hits) == found
     assert all(hit.excerpt for hit in hits)
@@ -537,16 +532,8 @@ def test_a_number_is_the_whole_number(query: str, found: list[str]) -> None:
             "Who is Anna's boss?",
             "Carol is the boss of Anna.",
         ),
-        (
-            ["王芳对花生过敏。", "陈静的老板是周红。", "李明住在南京。"],
-            "谁是王芳的老板？",
-            "王芳的老板是周红。",
-        ),
-        (
-            ["赵云鹏早上爱喝绿茶。", "周红是刘洋的老板，要求很严。"],
-            "赵云鹏的老板是谁？",
-            "赵云鹏的老板是周红。",
-        ),
+        (["王芳对花生过敏。", "陈静的老板是周红。", "李明住在南京。"], "谁是王芳的老板？", "王芳的老板是周红。"),
+        (["赵云鹏早上爱喝绿茶。", "周红是刘洋的老板，要求很严。"], "赵云鹏的老板是谁？", "赵云鹏的老板是周红。"),
     ],
 )
 def test_what_is_known_of_another_person_is_no_answer(facts: list[str], question: str, answer: str) -> None:
@@ -569,23 +556,16 @@ def test_what_is_known_of_another_person_is_no_answer(facts: list[str], question
         (["The evening train is often full.", "The morning train is often full."], "Is the evening train often full?"),
         (["楼下的邻居养了一条狗。", "楼上的邻居养了一只鹦鹉。"], "楼下的邻居养了什么？"),
         (["右膝盖爬楼梯疼。", "左膝盖爬楼梯疼。"], "右膝盖爬楼梯疼吗？"),
+        (["The spare key of the shed is gone.", "The spare tyre is flat."], "Where is the spare key of the shed?"),
+        (["The spare key of the shed is gone.", "The shed needs a roof."], "Where is the spare key of the shed?"),
+        (["The spare key of the shed is gone.", "The piano key sticks."], "Where is the spare key of the shed?"),
     ],
 )
 def test_nor_is_it_beside_the_answer(facts: list[str], question: str) -> None:
     index = Index()
     index.put(Unit(fact, text=fact) for fact in facts)
 
-    assert [(hit.id, hit.score >= 0.3) for hit in index.search(question)] == [(facts[0], True), (facts[1], False)]
-
-
-def test_what_says_a_part_of_the_question_is_no_answer_beside_the_one_that_says_all() -> None:
-    index = Index(meaning=False)
-    facts = ["The spare key of the shed is under the pot.", "The shed needs a new roof.", "The spare tyre is flat."]
-    index.put(Unit(fact, text=fact) for fact in [*facts, "The piano key sticks."])
-
-    found = index.search("Where is the spare key of the shed?")
-    assert [(hit.id, hit.score > 0.5) for hit in found][:1] == [(facts[0], True)]
-    assert (len(found), max(hit.score for hit in found[1:]) < 0.5) == (4, True)
+    assert [hit.id for hit in index.search(question) if hit.score >= 0.3] == facts[:1]
 
 
 @pytest.mark.parametrize(
