@@ -350,6 +350,8 @@ class Vectors:
     def _want_all(self, model: str = "") -> None:
         """Have all texts embedded by a model; "": by one whose vectors' length is not known yet."""
         with self._index.transaction() as db:
+            if not model and self._index.kept("model") is not None:
+                return  # another thread, or another process, was first
             db.execute("delete from vector")
             for sql in ("select 2 * num from unit where grp is not null", "select num from passage"):
                 db.execute(f"insert or ignore into unread {sql}")
