@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..base.text import clean, mapping_of
+from ..base.text import clean
 from ..finding import texts
 from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.index import Index, LostIndexError, Unit
@@ -77,6 +77,9 @@ _INSERT = f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join(
 _MERGED = """SELECT record.id FROM record AS target CROSS JOIN record ON record.merged_into = target.id
     WHERE target.id = ? AND record.merged_into != '' AND record.principal = target.principal AND NOT record.is_gone"""
 _UNMARK, _MARK = "DELETE FROM mark WHERE mark = ? AND id = ?", "INSERT INTO mark VALUES (?, ?)"
+# The last vote of each principal comes last.
+_VOTES = """SELECT principal, is_helpful FROM vote WHERE entry IN (SELECT value FROM json_each(?))
+    ORDER BY created_at, id"""
 _LATER_VOTE = """INSERT INTO vote VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     created_at = excluded.created_at, id = excluded.id, is_helpful = excluded.is_helpful
     WHERE (excluded.created_at, excluded.id) >= (vote.created_at, vote.id)"""
@@ -267,7 +270,7 @@ class Following:
         db.execute(_BEGIN)
 
     def _take_changes(self, db: sqlite3.Connection, changes: Sequence[Change], first: Position, in_state: bool) -> bool:
-        last = changes[-1]
+        last, judged = changes[-1], set[str]()
         with db:
             db.execute("BEGIN IMMEDIATE")
             moved = "UPDATE place SET seq = ?, id = ? WHERE seq = ? AND id = ?"
@@ -282,7 +285,9 @@ class Following:
                 if after and not in_state:
                     self._take_operation(db, change, after)
                 for record in after:
-                    self._take(db, record)
+                    judged.update(self._take(db, record))
+            for lead in {lead.id: lead for each in judged if (lead := lead_of(db, each)) is not None}.values():
+                self._weigh(db, lead)
         return True
 
     def _take_operation(self, db: sqlite3.Connection, change: Change, after: list[Record]) -> None:
@@ -293,7 +298,8 @@ class Following:
         touched = {(each.id, change.seq) for each in after if each.kind in _WITH_HISTORY}
         db.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?)", touched)
 
-    def _take(self, db: sqlite3.Connection, record: Record) -> None:
+    def _take(self, db: sqlite3.Connection, record: Record) -> Iterator[str]:
+        """Take in a record; yield the entries whose votes are to be weighed."""
         self._writes += 1
         own, kind, principal = record.fields, record.kind, clean(record.created_by)
         entry, merged_into = clean(str(own.get("of") or "")), clean(record.merged_into)
@@ -308,11 +314,12 @@ class Following:
                 db.executemany(sql, [(mark, record.id) for mark in marks])
             is_judged = merged_into or own.get("judged") or db.execute(_IS_JUDGED, (record.id, record.id)).fetchone()[0]
             if old is not None or is_judged:  # a new one has no votes
-                self._weigh(db, record.id)
+                yield record.id
             if old is not None and old.merged_into:
-                self._weigh(db, clean(old.merged_into))
+                yield old.merged_into
         elif kind == "feedback":
             self._vote(db, record, entry, principal)
+            yield entry
 
     def _vote(self, db: sqlite3.Connection, record: Record, entry: str, principal: str) -> None:
         """Count the last feedback of a principal on an entry, and none where it has none."""
@@ -323,21 +330,16 @@ class Following:
         else:
             vote = (entry, principal, record.created_at, record.id, record.fields.get("helpful") is True)
             db.execute(_LATER_VOTE, vote)
-        self._weigh(db, entry)
 
-    def _weigh(self, db: sqlite3.Connection, id: str) -> None:
-        """Note the votes of an entry's merged target."""
-        lead = lead_of(db, id)
-        if lead is None:
-            return
+    def _weigh(self, db: sqlite3.Connection, lead: Record) -> None:
+        """Note the votes of an entry, and of those merged into it."""
         family = family_of(db, lead.id)
-        cast = f"SELECT principal, is_helpful FROM vote WHERE entry IN ({', '.join('?' * len(family))})"
-        votes = dict(db.execute(f"{cast} ORDER BY created_at, id", family).fetchall())  # of each principal the last one
+        votes = dict(db.execute(_VOTES, (json.dumps(family),)).fetchall())
         votes.pop(clean(lead.created_by), None)
         helpful = sum(votes.values())
         counts = [helpful, len(votes) - helpful]
         for one in [lead, *filter(None, (get(db, each) for each in family[1:]))]:
-            judged = mapping_of(one.fields.get("judged"))  # before it was imported; any program can write it
+            judged = one.fields.get("judged", {})  # before it was imported; any program can write it
             for place, name in enumerate(("helpful", "harmful")):
                 early = judged.get(name)
                 counts[place] += min(max(early, 0), _EARLY) if isinstance(early, int) else 0

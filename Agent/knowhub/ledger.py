@@ -65,7 +65,7 @@ def record_of(info: Info) -> Record | None:
     form = _SHARED if is_gone else _FORMS.get(kind_of(info.id))
     if form is None:
         return None
-    if not all(isinstance(own.get(name), kind) for name, kind in form):
+    if not all(isinstance(own.get(name), kind) for name, kind in form) or not isinstance(own.get("judged", {}), dict):
         return None
     if not all(isinstance(each, str) for name, _ in form if name in _OF_TEXTS for each in own[name]):
         return None

@@ -782,13 +782,8 @@ class TestProcesses:
             hub.update(voter(), kept, {"add_harmful_case": {}})
             hub.patch(ADA, into, {"types": ["plan"]})
             everything = derived(hub)
-        for kept_file in (
-            after_first,
-            after_first[:-40],
-            b"",
-            b"nonsense" * 5_000,
-            b"SQLite format 3\0" + b"x" * 9_000,
-        ):
+        damaged = after_first[:-40], b"", b"nonsense" * 5_000, b"SQLite format 3\0" + b"x" * 9_000
+        for kept_file in (after_first, *damaged):
             for path in files.glob("state.sqlite*"):
                 path.unlink()
             (files / "state.sqlite").write_bytes(kept_file)  # as after a kill, or damaged
@@ -1010,6 +1005,7 @@ class TestProblem:
             tree.BatchCreateInfos([*odd, {"id": f"{kind}bare", "content": "x"}])
         id = save(hub, task="tea")
         [own] = [info.metadata["knowhub"] for info in tree.ListInfos() if info.id == id]
+        tree.CreateInfo("x", metadata={"knowhub": {**own, "judged": ["x"]}}, id="knowledge-list")
         own |= {"judged": {"helpful": "many", "harmful": [1]}}
         tree.UpdateInfo(id, {"metadata": {"knowhub": own}}, 1)
         assert hub.update(voter(), id, {"add_helpful_case": {}})["entry"]["eval"]["helpful"] == 1
@@ -1021,7 +1017,7 @@ class TestProblem:
                 assert each.list_resources(LOCAL)["count"] == each.list_goals(LOCAL)["count"] == 0
                 assert each.proposals(LOCAL)["count"] == 0
                 refused("not-found", each.get, LOCAL, "knowledge-1")
-            assert len(again.ledger.odd_ids()) == 20
+            assert len(again.ledger.odd_ids()) == 21
 
 
 class TestArguments:
