@@ -277,9 +277,8 @@ def find_places(session: Session, tree: KeywordTree, question: str) -> list[dict
 def show(session: Session, keyword: str, depth: int | None, limit: int, infos: bool, ids: bool, unlinked: bool) -> None:
     """Show the tree, or one info in full."""
     with session.open() as tree:
-        loose = any(not successor_of(info) for info in all_infos(tree, unlinked=True))  # as facts of a memory may be
-        is_bare = keyword == "/" and not session.as_json and loose and not tree.GetChildren(ROOT_ID, 0, 1)
-        if unlinked or is_bare:
+        is_empty = keyword == "/" and not session.as_json and not tree.GetChildren(ROOT_ID, 0, 1)
+        if unlinked or (is_empty and has_unlinked(tree)):
             show_unlinked(session, tree, limit)
             return
         info = session.find_info(tree, keyword)
@@ -295,8 +294,13 @@ def show(session: Session, keyword: str, depth: int | None, limit: int, infos: b
             return
         drawn = draw_tree(label_tree(tree, start, depth, limit, infos, ids))
         session.screen.print(drawn, no_wrap=True, overflow="ellipsis")
-        if start.id == ROOT_ID and loose:
+        if start.id == ROOT_ID and has_unlinked(tree):
             session.screen.print(line((say("some infos are on no keyword: show --unlinked"), "dim")))
+
+
+def has_unlinked(tree: KeywordTree) -> bool:
+    """Tell whether infos that hold are on no keyword, as facts of a memory may be."""
+    return any(not successor_of(info) for info in all_infos(tree, unlinked=True))
 
 
 def show_unlinked(session: Session, tree: KeywordTree, limit: int) -> None:
