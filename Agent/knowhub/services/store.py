@@ -87,8 +87,9 @@ class Store:
     is_closed = False
 
     def __init_subclass__(cls) -> None:
-        for name, method in [*vars(cls).items()]:
-            if inspect.isfunction(method) and not name.startswith("_") and name != "close":
+        is_service = cls.__module__.startswith(f"{__package__}.")  # not a program's own class
+        for name, method in [*vars(cls).items()] if is_service else ():
+            if inspect.isfunction(method) and not name.startswith("_"):
                 setattr(cls, name, _guarded(method))
 
     def __init__(

@@ -1033,3 +1033,7 @@ class TestArguments:
         for door in doors:
             with pytest.raises(ClosedError, match="closed"):
                 door(LOCAL)
+
+    def test_of_a_method_of_ones_own_are_its_own(self, hub: KnowHub) -> None:
+        mine: Any = type("Mine", (KnowHub,), {"said": lambda hub, one, other="x": (one, other)})
+        assert mine.said(hub, 1, 2) == (1, 2)
