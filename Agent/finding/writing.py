@@ -272,7 +272,7 @@ class WritableRows(Rows):
         """Return the newest postings of a term in less space; those that are many become runs."""
         newest = sorted(packing.by_document(packing.unseal(0, data)).items())
         if len(newest) < _RUN:
-            return packing.keep(newest)
+            return packing.seal(0, newest)
         size = math.ceil(len(newest) / math.ceil(len(newest) / (2 * _RUN)))
         for at in range(0, len(newest), size):
             self._add_run(db, term, newest[at : at + size])
@@ -291,7 +291,7 @@ class WritableRows(Rows):
             postings = packing.by_document(packing.unseal(0, data))
             left = {document for document in documents if postings.pop(document, None) is None}
             update = "update posting set n = ?, data = ? where term = ? and first = 0"
-            db.execute(update, (n - len(documents), packing.keep(postings.items()), term))
+            db.execute(update, (n - len(documents), packing.seal(0, postings.items()), term))
             before = "select first, data from posting where term = ? and first between 1 and ? order by first desc"
             bound = max(left, default=0)
             while left:  # runs overlap where old texts changed
