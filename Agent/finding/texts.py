@@ -195,14 +195,16 @@ _drop_units = re.compile(
     r"(?i)(?<=几)[点号月年]钟?|(?:星期|礼拜|周)(?=几)|\b(?:what|which) (?:time|date|day|year|month|season|weekday)\b"
 ).sub
 
-# Openings and ends of a message, whichever question it has, and the name that one addresses by them.
-_drop_greeting = re.compile(
-    r"(?i)\b(?:hello|hi|hey|good (?:morning|evening|afternoon)|thanks?(?: you)?(?: (?:so|very) much)?|excuse me)\b"
-    r"(?:,? (?-i:[A-Z])\w+(?=[,.!]))?"
-    r"|\bhow(?:'s it going|(?: are|'re) you(?: doing)?(?: today)?)(?=[,.?!])"
-    "|(?:你好吗?|您好|大家好|早上好|下午好|晚上好|早安|晚安|谢谢|多谢|打扰一下|不好意思|[嗨嘿哈]喽?)"
-    r"(?:[，,]?[^\W\d_]{2,4}(?=[，,！!。]))?|最近(?:好吗|怎么样)(?=[，,？?！!。])"
-).sub
+# Openings and ends of a message, whichever question it has, and the name that one addresses by them; elsewhere (哈尔滨,
+# "Who likes Hello Kitty?") they are part of it.
+_GREETING = (
+    r"(?:(?:hello|hi|hey|good (?:morning|evening|afternoon)|thanks?(?: you)?(?: (?:so|very) much)?|excuse me)\b"
+    r"(?!['’-]\w)(?:,? (?-i:[A-Z])\w+(?=[,.!]))?"
+    r"|how(?:'s it going|(?: are|'re) you(?: doing)?(?: today)?)(?=[,.?!])"
+    "|(?:你好吗?|您好|大家好|早上好|下午好|晚上好|早安|晚安|谢谢你?|多谢|打扰一下|不好意思|[嗨嘿哈](?:喽|(?=\\W)))"
+    r"(?:[，,]?[^\W\d_]{2,4}(?=[，,！!。]))?|最近(?:好吗|怎么样)(?=[，,？?！!。]))"
+)
+_drop_greeting = re.compile(rf"(?i)(?:^|[,，.。!！])(?:\W*{_GREETING})+|最近(?:好吗|怎么样)(?=\W*$)").sub
 
 _NUMBERS = (
     "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty seventy eighty ninety"
