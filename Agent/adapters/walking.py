@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from ..formats.records import ROOT_ID, is_blank
 from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, LLMClient, NotFoundError
 from ..memory.store import MemoryStore
+from ..memory.writing import ensure_keyword
 from .operations import Done, LastOperations
 
 __all__ = ["TreeWalk", "cut"]
@@ -206,7 +207,7 @@ class TreeWalk:
         self.tree.Refresh()
         named = {keyword: self._keyword_id(keyword) for keyword in keywords}
         with self.tree.Operation("remember") as operation:
-            made = [self.tree.Ensure(name, self._author).id for name, id in named.items() if id is None]
+            made = [ensure_keyword(self.tree, name, self._author) for name, id in named.items() if id is None]
             ids = [id for id in dict.fromkeys([*named.values(), *made]) if id not in (None, ROOT_ID)]
             info_id = self._memory.remember(content, ids, created_by=self._author)
         self.operations.note(operation.id)

@@ -1,11 +1,13 @@
 """Check an argument, and name a value in an error, whatever it is: shortened, and however deep it is nested."""
 
+import re
 import reprlib
 import socket
 from collections.abc import Iterable, Mapping
 
 from ..keyword_tree import InvalidInputError
 
+is_uuid = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){4}[0-9a-f]{8}").fullmatch
 _LIMIT = 60  # characters
 
 

@@ -4,6 +4,8 @@ import os
 import re
 from collections.abc import Iterator
 
+from .checks import is_uuid
+
 __all__ = ["hide_keys"]
 
 _find_attached = re.compile(  # after a colon or such: whatever stands there, but for "Token error: expired"
@@ -21,7 +23,6 @@ _find_runs = re.compile(r"[A-Za-z0-9_.~+=*-]{6,}")
 _is_plain = re.compile(  # words, numbers, times, and what is joined of these, as names of models and files are
     r"(?:(?:[A-Za-z]{1,16}\d{0,2}|\d+(?:[A-Za-z]{1,2}|T\d{2,6}Z?)?)?(?:[_.~+=*-]|$))+"
 ).fullmatch
-_is_uuid = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){4}[0-9a-f]{8}").fullmatch
 
 
 def hide_keys(said: str | BaseException, holder: object = None) -> str:
@@ -71,4 +72,4 @@ def _is_key(run: str, is_expected: bool) -> bool:
     has_digit = any(map(str.isdigit, run))
     if is_expected:
         return not _is_plain(run) or (has_digit and run.isalnum() and not run.isdigit())
-    return has_digit and len(run) >= 20 and not _is_plain(run) and not _is_uuid(run)
+    return has_digit and len(run) >= 20 and not _is_plain(run) and not is_uuid(run)

@@ -5,6 +5,7 @@ from typing import cast
 
 import click
 
+from ..base.checks import is_uuid
 from ..base.language import say
 from ..formats.records import ROOT_ID
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, RelationType
@@ -92,6 +93,8 @@ def find_or_make(session: Session, tree: KeywordTree, path: str) -> str:
     try:
         return session.find(tree, path).id
     except UnknownNameError:
+        if is_uuid(path):  # of a keyword that was deleted, say
+            raise
         return tree.Ensure(path.strip("/")).id
 
 

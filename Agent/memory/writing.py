@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
-from ..base.checks import check_string, check_strings, shorten
+from ..base.checks import check_string, check_strings, is_uuid, shorten
 from ..keyword_tree import (
     ConflictError,
     DuplicateIdError,
@@ -158,6 +158,7 @@ class MemoryWriter(_Versions):
         Raises:
             InvalidInputError: The record is not valid (its messages), its id is that of a memory of another kind, or an
                 argument cannot be stored.
+            NotFoundError: A UUID among the keywords is that of none.
 
         Cost: one sync. With a model one call after that, which is waited for at most a minute, and another sync.
         """
@@ -195,7 +196,7 @@ class MemoryWriter(_Versions):
 
         def write() -> Remembered:
             with self._lock, self.tree.Operation("remember") as operation:
-                keyword_ids = [_keyword_id(self.tree, name, spec["created_by"]) for name in names]
+                keyword_ids = [ensure_keyword(self.tree, name, spec["created_by"]) for name in names]
                 id = self.tree.BatchCreateInfos([{**spec, "keyword_ids": [*dict.fromkeys(keyword_ids)]}])[0].id
             return Remembered(id, operation.id)
 
@@ -227,7 +228,7 @@ class MemoryWriter(_Versions):
 
     def _link(self, info_id: str, names: Iterable[str], created_by: str) -> None:
         linked = {link.keyword_id for link in self.tree.GetLinks(info_id)}
-        for keyword_id in dict.fromkeys(_keyword_id(self.tree, name, created_by) for name in names):
+        for keyword_id in dict.fromkeys(ensure_keyword(self.tree, name, created_by) for name in names):
             if keyword_id not in linked:
                 self.tree.LinkInfo(info_id, keyword_id, created_by=created_by)
 
@@ -290,7 +291,7 @@ class MemoryWriter(_Versions):
         if len(names) < 2:
             raise InvalidInputError(f"a relation needs two keywords, not {shorten(source)} twice")
         with self._lock, self.tree.Operation("relate"):
-            ids = [_keyword_id(self.tree, name, created_by) for name in names]
+            ids = [ensure_keyword(self.tree, name, created_by) for name in names]
             self.graph.add_relation(GraphRelation(ids[0], ids[1], relation_type, weight))
 
     # -- correcting --
@@ -346,7 +347,7 @@ class MemoryWriter(_Versions):
             links = self.tree.GetLinks(old.id)
             relations = {link.keyword_id: link.relation for link in links if link.created_by != EXTRACTION}
             for name in names:
-                relations.setdefault(_keyword_id(self.tree, name, spec["created_by"]), RelationType.PRIMARY)
+                relations.setdefault(ensure_keyword(self.tree, name, spec["created_by"]), RelationType.PRIMARY)
             new = {**spec, "id": new_id, "metadata": metadata, "source": old.source if source is None else source}
             self.tree.BatchCreateInfos([new])
             for link in links:
@@ -454,9 +455,12 @@ def _named(tree: KeywordTree, name: str, limit: int) -> list[KeywordNode]:
     return [node for node in tree.FindByName(name, 0, limit) if node.id != "root"]
 
 
-def _keyword_id(tree: KeywordTree, name: str, created_by: str) -> str:
+def ensure_keyword(tree: KeywordTree, name: str, created_by: str) -> str:
+    """Return the id of the keyword that an id, a name or a path means, of a new one where there is none."""
     if (known := _find_keyword(tree, name)) is not None:
         return known
+    if is_uuid(name):  # of a keyword that was deleted, or of another tree
+        raise NotFoundError("keyword", name)
     if "/" in name and all(part.strip() for part in name.split("/")):  # a path, as `Ensure` reads it
         return tree.Ensure(name, created_by).id
     return tree.CreateKeyword(name, "root", llm_auto_place=False, created_by=created_by).id

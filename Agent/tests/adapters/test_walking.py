@@ -8,6 +8,7 @@ import pytest
 from Agent.adapters import operations
 from Agent.adapters.walking import TreeWalk
 from Agent.keyword_tree import ConflictError, InvalidInputError, KeywordTree, NotFoundError, StubLLMClient
+from Agent.memory import MemoryStore
 
 
 @pytest.fixture
@@ -85,7 +86,6 @@ class TestPlace:
     def test_makes_it_under_the_chosen_one(self, walk: TreeWalk) -> None:
         tea = walk.place("tea", parent_id="root").result
         done = walk.place("white tea", "hardly oxidised", tea["id"])
-
         assert done.result["path"] == ["tea", "white tea"]
         walk.tree.Undo(done.operation_id)
         assert walk.search("white tea")["match"] is None
@@ -99,17 +99,20 @@ class TestRemember:
         green = walk.place("green", parent_id=tea).result["id"]
         first = walk.remember("Green tea wants 80 degrees.", ["Tea"])
         done = walk.remember("Green tea wants 80 degrees.", ["Tea", "tea/green", green])
-
         assert done.result["keywords"] == ["tea", "tea / green"]
         assert done.result["id"] == first.result["id"]  # it is one fact
         assert [info.id for info in walk.tree.ListInfos()] == [first.result["id"]]
         assert walk.tree.GetInfosOfKeyword(green)[0].created_by == "mcp"
+        walk.tree.DeleteKeyword(green)
+        for remember in (walk.remember, MemoryStore(walk.tree).remember):
+            with pytest.raises(NotFoundError, match=green):  # its id is no name of a new one
+                remember("Green tea is cheap.", ["tea", green])
+        assert (walk.tree.TreeMetrics()["infos"], len(walk.tree.GetChildren("root"))) == (1, 1)
 
     @pytest.mark.parametrize("content", ["", "   ", "\n", "\u3000"])
     def test_nothing_is_refused(self, walk: TreeWalk, content: str) -> None:
         with pytest.raises(InvalidInputError, match="nothing to remember"):
             walk.remember(content)
-
         assert walk.tree.TreeMetrics()["infos"] == 0
 
     def test_missing_keywords_are_made_and_named(self, walk: TreeWalk) -> None:

@@ -768,12 +768,12 @@ class TestRemember:
     def test_keeps_a_fact_with_its_keywords_and_recalls_it(self, tmp_path: Path) -> None:
         program = Program(tmp_path / "memory")
         said = program.run("remember", "Ada lives in Rome.", "--keyword", "people/Ada", "--source", "chat")
-
         assert said.startswith("remembered Ada lives in Rome.  (undo ")
         assert program.infos("people/Ada") == ["Ada lives in Rome."]
         assert "people / Ada  Ada lives in Rome.  chat" in program.run("recall", "where does Ada live?")
         again = program.run("remember", "Ada lives in Rome.", "--keyword", "Ada", "--source", "letter", "--lang", "zh")
         assert again.endswith("\n已经记过，现在加上这个来源\n")
+        program.run("remember", "Bob, too.", "--keyword", "6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11", code=1)  # no name
         assert program.infos("people/Ada") == ["Ada lives in Rome."]  # once
         id = program.ask("recall", "where does Ada live?")["texts"][0]["id"]
         assert program.run("info", "Ada's new flat is in Oslo.", "--change", id).startswith("changed Ada's new flat is")
