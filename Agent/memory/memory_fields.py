@@ -35,7 +35,7 @@ from typing import Any, TypeAlias
 from ..base.text import mapping_of, strings_of
 from ..keyword_tree import Info, KeywordNode
 from .graph import GraphEntity
-from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
+from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc, seconds_of
 
 MEMORY_KEY = "memory"
 """The key of an info's metadata that a memory's own fields are under; see `store`."""
@@ -118,7 +118,7 @@ def describe(record: Record) -> tuple[dict[str, Any], str]:
     kind = next(name for name, known in RECORD_TYPES.items() if isinstance(record, known))
     own: dict[str, Any] = {"kind": kind, "record": record.to_dict()}
     if isinstance(record, EpisodeTrace):
-        own["time"] = as_utc(record.timestamp).timestamp()
+        own["time"] = seconds_of(record.timestamp)
     if isinstance(record, SemanticPattern):
         own |= _describe_links(record)
     return own, _text_of(record)

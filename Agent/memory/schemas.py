@@ -40,7 +40,7 @@ from ..base.names import slug_of
 from .scoring import saturation, temporal_decay
 
 __all__ = ["OUTCOMES", "PHASES", "RELATIONS", "ActionEntry", "EpisodeTrace", "ErrorEntry", "ErrorFix", "Link"]
-__all__ += ["ProceduralSkill", "SemanticPattern", "TaskContext", "as_utc"]
+__all__ += ["ProceduralSkill", "SemanticPattern", "TaskContext", "as_utc", "seconds_of"]
 
 PHASES = ("REASON", "ACT", "REFLECT", "VERIFY")
 """The four phases of a task (RARV)."""
@@ -250,6 +250,12 @@ def as_utc(dt: datetime) -> datetime:
     """Return `dt` in UTC; without a time zone it is UTC already."""
     # `astimezone` would take a time without a zone for local time.
     return dt.replace(tzinfo=UTC) if dt.tzinfo is None else dt.astimezone(UTC)
+
+
+def seconds_of(dt: datetime) -> float:
+    """Return `dt` in seconds since the epoch; without a time zone it is UTC."""
+    # Not by `as_utc`, which the first and the last day of the calendar may not have.
+    return (dt.replace(tzinfo=UTC) if dt.tzinfo is None else dt).timestamp()
 
 
 def _now() -> datetime:

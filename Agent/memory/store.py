@@ -58,7 +58,7 @@ from .memory_fields import Memory, Record, record_of, with_recalls
 from .memory_rows import Filters
 from .reading import MemoryReader, check_reader
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
-from .schemas import as_utc
+from .schemas import seconds_of
 from .tree_graph import KnowledgeStore, TreeGraph
 from .writing import MemoryWriter, Remembered
 
@@ -449,4 +449,4 @@ _EXISTING = 5  # memories on the same subject that a model is shown
 
 
 def _seconds(when: float | datetime | None) -> float | None:
-    return as_utc(when).timestamp() if isinstance(when, datetime) else when
+    return seconds_of(when) if isinstance(when, datetime) else when

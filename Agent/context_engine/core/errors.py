@@ -22,7 +22,7 @@ from typing import Any
 from ...base.checks import shorten
 from ...keyword_tree import InvalidInputError as TreeInputError
 from ...keyword_tree import KeywordTreeError
-from ...memory.schemas import as_utc
+from ...memory.schemas import seconds_of
 
 
 class ContextEngineError(KeywordTreeError):
@@ -109,7 +109,7 @@ def check_list(name: str, value: object) -> list[Any]:
 def check_time(name: str, value: object) -> float:
     """Return a moment, given as a datetime or in seconds since the epoch, in seconds; it may be infinite."""
     if isinstance(value, datetime):
-        value = as_utc(value).timestamp()
+        value = seconds_of(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
         with contextlib.suppress(OverflowError):
             return float(value)
