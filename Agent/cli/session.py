@@ -64,7 +64,7 @@ NEAR = 0.3
 FOUND, NOT_FOUND, BAD_USE, STORE_PROBLEM, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
 # What an error of the library comes to, before its English.
 _KINDS = {NOT_FOUND: "Not found: ", BAD_USE: "Bad use: ", STORE_PROBLEM: "A store problem: "}
-_is_english = re.compile("[a-z]+ [a-z]+ [a-z]+").search
+_is_english = re.compile("(?<![a-z])[a-z]++ [a-z]++ [a-z]").search
 _NAMED_WRONGLY = FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError
 
 

@@ -45,6 +45,7 @@ SAID, NEAR, NEARNESS = 0.7, 0.15, 3.0
 FALL, MEANT_FALL = 3, 4  # the even cases want 4 and 6, but have one answer each: of several, none of the best goes then
 CROWD = 100  # texts: fewer do not show which words are common
 LACKING, UNSURE = 0.29, 0.45  # most of such texts; by UNSURE 18 of 192 questions without answer reach 0.5, not 26
+NAMED = 0.39  # most of a keyword that has the name alone: worth a look, and below the bar of `LexicalLLMClient`
 NEARLY = 0.3  # the nearness of a word that is not lacking
 BESIDE = 0.15  # least share of the other words, for a text with the name: without, 86 of those 192 reach 0.3, not 60
 MEANT = 0.4  # nearness from which on other words may say it; 1: 50 in place of 61 % of the right ones reach 0.5
@@ -241,7 +242,7 @@ def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:
     """Return the greatest confidence of a text, by its lack of the question's words.
 
     LACKING without a name or number of the question (a keyword may lack a name), with nothing but names and times (a
-    keyword UNSURE), or with a single word of several where one is a time; UNSURE with another single word of several. A
+    keyword NAMED), or with a single word of several where one is a time; UNSURE with another single word of several. A
     text that is near by meaning (`is_near`) may have other words, but not other names.
     """
     lacking = [word for word, kind, _, share in said if kind == "name" and share < score.MISSPELLED]
@@ -252,7 +253,7 @@ def _limit(said: Sequence[Said], is_text: bool, is_near: bool = False) -> float:
     rest = [(weight, share) for _, kind, weight, share in said if not kind]
     asked = math.fsum(weight for weight, _ in rest)
     if len(rest) < len(said) and math.fsum(weight * share for weight, share in rest) < BESIDE * asked:
-        return LACKING if is_text else UNSURE
+        return LACKING if is_text else NAMED
     unsaid = [kind for _, kind, _, share in said if share < NEARLY]
     if is_text and unsaid and sum(share >= score.MISSPELLED for *_, share in said) < 2:
         return LACKING if "time" in unsaid else UNSURE

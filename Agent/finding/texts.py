@@ -204,7 +204,7 @@ _GREETING = (
     "|(?:你好吗?|您好|大家好|早上好|下午好|晚上好|早安|晚安|谢谢你?|多谢|打扰一下|不好意思|[嗨嘿哈](?:喽|(?=\\W)))"
     r"(?:[，,]?[^\W\d_]{2,4}(?=[，,！!。]))?|最近(?:好吗|怎么样)(?=[，,？?！!。]))"
 )
-_drop_greeting = re.compile(rf"(?i)(?:^|[,，.。!！])(?:\W*{_GREETING})+|最近(?:好吗|怎么样)(?=\W*$)").sub
+_drop_greeting = re.compile(rf"(?i)(?:^|[,，.。!！])(?:\W{{0,3}}{_GREETING})+|最近(?:好吗|怎么样)(?=\W{{0,3}}$)").sub
 
 _NUMBERS = (
     "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty seventy eighty ninety"

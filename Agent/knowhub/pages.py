@@ -552,8 +552,12 @@ def evolve(visit: Visit) -> Response:
     return _to(f"/knowledge/{visit.id}" if made["evolution"]["state"] == "applied" else "/proposals")
 
 
-_reasons = re.compile(r"(it loses|it brings in|[^;(]+)([^;]*)(?:; |$)").findall
-"""The reasons why a text waits for a person, each with the value that follows some."""
+_cut_reason = re.compile(r"(it loses|it brings in|[^(]*)(.*)", re.DOTALL).findall
+
+
+def _reasons(why: str) -> list[tuple[str, str]]:
+    """Return the reasons why a text waits for a person, each with the value that follows some."""
+    return [_cut_reason(part)[0] for part in why.split("; ")]
 
 
 @page("/proposals")

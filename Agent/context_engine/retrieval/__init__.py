@@ -269,11 +269,9 @@ def _check_filters(filters: object) -> dict[str, Any]:
     return {name: None if value is None else check_time(name, value) for name, value in filters.items()}
 
 
-_ALMOST = 0.5
+_ALMOST = 0.3
 """Share of the best score of its kind from which a hit fits about equally. A correction says more than what it
-corrects, so that its words count less: "I stopped drinking tea, it's coffee now" has 0.52 of "I drink tea". While odds
-fell by the square of a score and not its third power, LoCoMo's evidence among five blocks was 67.8 % with the same bar,
-0.65 then."""
+corrects, so that its words count less: "I stopped drinking tea, it's coffee now" has 0.39 of "I drink tea"."""
 
 
 class _Seen(NamedTuple):

@@ -157,7 +157,7 @@ class TestLists:
         (hit,) = store.recall("Who likes tea?", min_score=0.3)
 
         assert (hit.id, hit.text, hit.score > 0.3) == (id, "Ada likes tea.", True)
-        assert repr(hit).startswith("Retrieved(info=<Info 'Ada likes tea.'>, score=0.9")
+        assert repr(hit).startswith("Retrieved(info=<Info 'Ada likes tea.'>, score=0.8")
         assert len(repr(hit)) < 120
         assert store.recall("Who likes tea?", min_score=1.0) == []
 
