@@ -269,9 +269,10 @@ def _check_filters(filters: object) -> dict[str, Any]:
     return {name: None if value is None else check_time(name, value) for name, value in filters.items()}
 
 
-_ALMOST = 0.3
+_ALMOST = 0.38
 """Share of the best score of its kind from which a hit fits about equally. A correction says more than what it
-corrects, so that its words count less: "I stopped drinking tea, it's coffee now" has 0.39 of "I drink tea"."""
+corrects, so that its words count less: "I stopped drinking tea, it's coffee now" has 0.39 of "I drink tea". LoCoMo's
+evidence among ten blocks is 75.3 % (0.5: 75.6, 0.3: 75.0)."""
 
 
 class _Seen(NamedTuple):
