@@ -136,6 +136,8 @@ ADD_NEAR = """
 INDEX_NEAR = """
     CREATE INDEX IF NOT EXISTS {} ON kt_near USING hnsw ((near::halfvec({})) halfvec_cosine_ops)
     WHERE tree_id = %s AND model = %s"""
+# Only the role that made it may drop it: of another role's compaction it stays, and finds what is embedded later.
+DROP_NEAR = "DO $$ BEGIN DROP INDEX IF EXISTS {}; EXCEPTION WHEN insufficient_privilege THEN NULL; END $$"
 NEAREST = """
     SELECT digest FROM kt_near WHERE tree_id = %s AND model = %s
     ORDER BY near::halfvec({0}) <=> %s::halfvec({0}) LIMIT %s"""

@@ -23,6 +23,7 @@ from . import statements as sql
 from .connections import Connection, Pool, refuse_warned, run, run_meanwhile, run_together
 from .port import Place, StatePart
 from .rows import Batch, Mark, UnkeptError
+from .vectors import index_of
 
 __all__ = ["LOOK_S", "PIECE", "PostgresRows", "create_tables"]
 
@@ -412,6 +413,10 @@ def create_tables(pool: Pool) -> None:
 def _drop_vectors(connection: Connection, tree_id: str) -> None:
     for table in ("kt_vector", "kt_near"):
         if run(connection, sql.IS_THERE, (table,)).fetchall() == [(True,)]:
+            if table == "kt_near":  # a machine that still has its vectors searches those
+                models = run(connection, "SELECT DISTINCT model FROM kt_near WHERE tree_id = %s", (tree_id,)).fetchall()
+                for (model,) in models:
+                    connection.execute(sql.DROP_NEAR.format(index_of((tree_id, model))).encode())
             run(connection, f"DELETE FROM {table} WHERE tree_id = %s", (tree_id,))
 
 

@@ -23,7 +23,7 @@ from ..keyword_tree import StoreError
 from . import statements as sql
 from .connections import Connection, Pool, run, run_together
 
-__all__ = ["SharedEmbedder", "search_vectors"]
+__all__ = ["SharedEmbedder", "index_of", "search_vectors"]
 
 _BUILD_S = 86_400  # at most, for an index of vectors
 
@@ -76,7 +76,7 @@ class SharedEmbedder:
             self._pool.once(partial(_add_near, key=self._key, packed=packed.items()))
 
     def _is_searched(self) -> bool:
-        return self._pool.fetch(sql.IS_THERE, (_index_of(self._key),), time.monotonic()) == [(True,)]
+        return self._pool.fetch(sql.IS_THERE, (index_of(self._key),), time.monotonic()) == [(True,)]
 
     def nearest(self, vector: Sequence[float], count: int) -> list[bytes] | None:
         """Return the digests of the tree's texts that are nearest to a vector, nearest first.
@@ -118,10 +118,11 @@ def _search(connection: Connection, key: tuple[str, str], size: int) -> None:
     while packed := run(connection, sql.NOT_NEAR, (*key, last, size)).fetchall():
         _add_near(connection, key, packed)
         last = packed[-1][0]
-    run_together(connection, (sql.INDEX_NEAR.format(_index_of(key), size // 4), key), ("COMMIT", ()))
+    run_together(connection, (sql.INDEX_NEAR.format(index_of(key), size // 4), key), ("COMMIT", ()))
 
 
-def _index_of(key: tuple[str, str]) -> str:
+def index_of(key: tuple[str, str]) -> str:
+    """Return the name of the index over the vectors of a tree and a model."""
     return f"kt_near_{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:40]}"
 
 

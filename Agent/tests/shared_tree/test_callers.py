@@ -299,6 +299,8 @@ class TestVectors:
             assert recall(other, "qwibble")[0][0] == ankle
             sql(database, "ALTER TABLE kt_near RENAME COLUMN near TO gone")
             assert ([*recall(other, "qwibble")], recall(other, "ankle")[0][0]) == ([], ankle)  # words rank alone
+            writer.tree.CompactStorage(keep_history=False)  # which empties the table: each searches its own again
+            assert [recall(each, "qwibble")[0][0] for each in (writer, other, held)] == 3 * [ankle]
             few.remove("user=ada/memory")
             assert sql(database, "SELECT count(*) FROM kt_near") == [(0,)]
 
