@@ -111,6 +111,18 @@ def change_info(tree: KeywordTree, id: str, patch: dict[str, str]) -> Info:
     return cast(Info, new)
 
 
+def delete_info(tree: KeywordTree, info: Info) -> None:
+    """Delete an info; of an agent's memory all that it was corrected to, and its former versions."""
+    from ..memory.memory_fields import memory_fields
+    from ..memory.store import MemoryStore
+
+    if not memory_fields(info).get("kind"):
+        tree.DeleteInfo(info.id)
+        return
+    with MemoryStore(tree) as memory:
+        memory.forget(info.id)
+
+
 @command("info", "Write", asks=True)
 @click.argument("content", required=False)
 @click.option("--to", "names", multiple=True, help="The keyword it belongs to; may be given several times.")
@@ -132,7 +144,8 @@ def info(session: Session, content: str | None, names: tuple[str, ...], source: 
             raise click.UsageError(say("say what to change: a CONTENT or --source"))
         with session.changing("update_info") as (tree, report):
             stored = change_info(tree, change, patch)
-            report({"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60))
+            note = "" if stored.id == change else say("its id is {}", stored.id)
+            report({"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60), note=note)
         return
     if content is None:
         raise click.UsageError(f"{say('Missing argument')} 'CONTENT'.")
@@ -288,7 +301,7 @@ def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
         if info is not None:
             if named := tree.FindByName(keyword):
                 raise unclear(tree, keyword, named, len(named), say("and an info"))
-            tree.DeleteInfo(info.id)
+            delete_info(tree, info)
             report({"deleted": {"info": spell_row(info)}}, "deleted {}", shorten(info.content, 60))
             return
         node = session.find(tree, keyword)

@@ -776,10 +776,15 @@ class TestRemember:
         program.run("remember", "Bob, too.", "--keyword", "6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11", code=1)  # no name
         assert program.infos("people/Ada") == ["Ada lives in Rome."]  # once
         id = program.ask("recall", "where does Ada live?")["texts"][0]["id"]
-        assert program.run("info", "Ada's new flat is in Oslo.", "--change", id).startswith("changed Ada's new flat is")
+        changed = program.run("info", "Ada's new flat is in Oslo.", "--change", id)
+        assert changed.startswith("changed Ada's new flat is")
+        assert changed.split("its id is ")[1].strip() == program.ask("recall", "Oslo")["texts"][0]["id"] != id
         assert program.ask("recall", "is Ada in Rome?")["texts"][0]["content"] == "Ada's new flat is in Oslo."
         assert program.infos("people/Ada") == ["Ada's new flat is in Oslo."]
         assert "unlinked" not in program.run("show")  # where the former text alone is on no keyword
+        program.run("delete", id)  # of the former text: the fact goes, whatever it was corrected to
+        program.run("recall", "is Ada in Rome?", code=1)
+        program.run("undo")
         program.run("undo")
         program.run("undo")
         program.run("undo")
