@@ -217,7 +217,8 @@ OTHER = "\0other"
 _find_speaker = re.compile(r"\b(?:i|we)\b|[我俺咱](?!们?的|国)", re.IGNORECASE).search
 _find_other = re.compile(r"\b(?:s?he|they)\b|[她他它]", re.IGNORECASE).search
 _drop_times = re.compile(
-    r"[上下]个?[月周年]|[去今明前]年|[昨今明前]天|(?<![A-Za-z0-9])\d{1,4}(?![A-Za-z0-9])|[年月日号]|[现目]前|现在|最近|刚刚?|已经?|后来|终于|们|也|都|[,，]"
+    r"[上下]个?[月周年]|[去今明前]年|[昨今明前]天|(?<![A-Za-z0-9])\d{1,4}(?![A-Za-z0-9])|[年月日号]|[现目]前|现在|最近|刚刚?|已经?|后来|终于|们|也|都"
+    r"|从[^,，。]{1,12}(?=[,，]|$)|[,，]"  # and where one comes from
 ).sub
 
 
