@@ -23,7 +23,7 @@ from . import statements as sql
 from .connections import Connection, Pool, refuse_warned, run, run_meanwhile, run_together
 from .port import Place, StatePart
 from .rows import Batch, Mark, UnkeptError
-from .vectors import index_of
+from .vectors import drop_vectors
 
 __all__ = ["LOOK_S", "PIECE", "PostgresRows", "create_tables"]
 
@@ -210,7 +210,7 @@ class PostgresRows:
         run(connection, "DELETE FROM kt_batch WHERE tree_id = %s AND after < %s", (tree_id, batches[0].after))
         kept = [batch.pieces for batch in batches if batch.pieces]
         run(connection, "DELETE FROM kt_piece WHERE tree_id = %s AND NOT id = ANY(%s::text[])", (tree_id, kept))
-        _drop_vectors(connection, tree_id)  # those of deleted texts among them
+        drop_vectors(connection, tree_id)  # those of deleted texts among them
         # Only now: a process that takes a snapshot, or writes a state, holds the batch that it is of.
         unkept = run(connection, sql.UNKEPT, (tree_id,)).fetchone()
         if unkept and unkept[0]:
@@ -377,7 +377,7 @@ class PostgresRows:
             was_there |= run(connection, sql.TAKE_TURN, (tree_id,)).rowcount > 0
             for table in sql.TABLES:
                 run(connection, f"DELETE FROM {table} WHERE tree_id = %s", (tree_id,))
-            _drop_vectors(connection, tree_id)
+            drop_vectors(connection, tree_id)
             connection.execute("COMMIT")
 
         self._pool.ask(work, is_long=True)
@@ -408,16 +408,6 @@ def create_tables(pool: Pool) -> None:
     if found != sql.FORMAT:
         hint = "use the version that made them"
         raise StoreError(f"the tables have format {found}, this version makes {sql.FORMAT}: {hint}")
-
-
-def _drop_vectors(connection: Connection, tree_id: str) -> None:
-    for table in ("kt_vector", "kt_near"):
-        if run(connection, sql.IS_THERE, (table,)).fetchall() == [(True,)]:
-            if table == "kt_near":  # a machine that still has its vectors searches those
-                models = run(connection, "SELECT DISTINCT model FROM kt_near WHERE tree_id = %s", (tree_id,)).fetchall()
-                for (model,) in models:
-                    connection.execute(sql.DROP_NEAR.format(index_of((tree_id, model))).encode())
-            run(connection, f"DELETE FROM {table} WHERE tree_id = %s", (tree_id,))
 
 
 def _beginning_turn(connection: Connection) -> tuple[tuple[str, tuple[()]], ...]:

@@ -23,7 +23,7 @@ from ..keyword_tree import StoreError
 from . import statements as sql
 from .connections import Connection, Pool, run, run_together
 
-__all__ = ["SharedEmbedder", "index_of", "search_vectors"]
+__all__ = ["SharedEmbedder", "drop_vectors", "search_vectors"]
 
 _BUILD_S = 86_400  # at most, for an index of vectors
 
@@ -76,7 +76,7 @@ class SharedEmbedder:
             self._pool.once(partial(_add_near, key=self._key, packed=packed.items()))
 
     def _is_searched(self) -> bool:
-        return self._pool.fetch(sql.IS_THERE, (index_of(self._key),), time.monotonic()) == [(True,)]
+        return self._pool.fetch(sql.IS_THERE, (_index_of(self._key),), time.monotonic()) == [(True,)]
 
     def nearest(self, vector: Sequence[float], count: int) -> list[bytes] | None:
         """Return the digests of the tree's texts that are nearest to a vector, nearest first.
@@ -111,6 +111,20 @@ def search_vectors(pool: Pool, tree_id: str, least: int) -> None:
         pool.once(partial(_search, key=(tree_id, model), size=size), is_long=True)
 
 
+def drop_vectors(connection: Connection, tree_id: str) -> None:
+    """Remove the vectors of a tree, within a transaction: a machine that still has its own searches those."""
+    if _is_there(connection, "kt_near"):
+        models = run(connection, "SELECT DISTINCT model FROM kt_near WHERE tree_id = %s", (tree_id,)).fetchall()
+        for (model,) in models:
+            connection.execute(sql.DROP_NEAR.format(_index_of((tree_id, model))).encode())
+    for table in filter(partial(_is_there, connection), ("kt_vector", "kt_near")):
+        run(connection, f"DELETE FROM {table} WHERE tree_id = %s", (tree_id,))
+
+
+def _is_there(connection: Connection, table: str) -> bool:
+    return run(connection, sql.IS_THERE, (table,)).fetchall() == [(True,)]
+
+
 def _search(connection: Connection, key: tuple[str, str], size: int) -> None:
     connection.seconds, last = _BUILD_S, b""
     limits = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = '60s'"
@@ -118,11 +132,10 @@ def _search(connection: Connection, key: tuple[str, str], size: int) -> None:
     while packed := run(connection, sql.NOT_NEAR, (*key, last, size)).fetchall():
         _add_near(connection, key, packed)
         last = packed[-1][0]
-    run_together(connection, (sql.INDEX_NEAR.format(index_of(key), size // 4), key), ("COMMIT", ()))
+    run_together(connection, (sql.INDEX_NEAR.format(_index_of(key), size // 4), key), ("COMMIT", ()))
 
 
-def index_of(key: tuple[str, str]) -> str:
-    """Return the name of the index over the vectors of a tree and a model."""
+def _index_of(key: tuple[str, str]) -> str:
     return f"kt_near_{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:40]}"
 
 
