@@ -216,9 +216,10 @@ OTHER = "\0other"
 
 _find_speaker = re.compile(r"\b(?:i|we)\b|[我俺咱](?!们?的|国)", re.IGNORECASE).search
 _find_other = re.compile(r"\b(?:s?he|they)\b|[她他它]", re.IGNORECASE).search
-_drop_times = re.compile(
+# When something is so, and where one comes from.
+_drop_circumstances = re.compile(
     r"[上下]个?[月周年]|[去今明前]年|[昨今明前]天|(?<![A-Za-z0-9])\d{1,4}(?![A-Za-z0-9])|[年月日号]|[现目]前|现在|最近|刚刚?|已经?|后来|终于|们|也|都"
-    r"|从[^,，。]{1,12}(?=[,，]|$)|[,，]"  # and where one comes from
+    r"|从[^,，。]{1,12}(?=[,，]|$)|[,，]"
 ).sub
 
 
@@ -266,7 +267,7 @@ def states_of(said: Mapping[str, str], relation_types: Collection[str]) -> dict[
             for place, kind in enumerate(relation_types):
                 match = _STATED[kind].search(sentence)
                 if match is not None and not sentence.endswith(("?", "？")) and not _is_past(sentence):
-                    stated.append((key, place, _drop_times(" ", sentence[: match.start()])))
+                    stated.append((key, place, _drop_circumstances(" ", sentence[: match.start()])))
     for (key, place, before), terms in zip(stated, all_terms_of([before for *_, before in stated]), strict=True):
         found[key][place] |= _subjects_in(before, {*terms})
     return found
