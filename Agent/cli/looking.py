@@ -97,7 +97,8 @@ def search(session: Session, query: tuple[str, ...], context: str, limit: int) -
         result = tree.Search(text, context=context)
         is_found = result.status is not SearchStatus.NOT_FOUND
         near = spell_ranked(tree, result.nearest or ([] if is_found else tree.RankCandidates(text, NEAREST)))
-        texts = [] if is_found else recall(session, tree, text, RECALLED)
+        found = [] if is_found else recall(session, tree, text, RECALLED)
+        texts = [each for each in found if each["score"] >= NEAR]
         if texts:
             drawn = [line(say("no keyword fits, but these texts do")), *draw_recalled(texts)]
         else:
@@ -184,17 +185,23 @@ def successor_of(info: Info) -> str:
 @command("ask", "Look", meaning=True)
 @click.argument("question", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="Maximum number shown.")
-def ask(session: Session, question: tuple[str, ...], limit: int) -> int:
+@click.option("--min-score", type=click.FloatRange(0, 1), default=NEAR, show_default=True,
+              help="Least score of an answer.")  # fmt: skip
+def ask(session: Session, question: tuple[str, ...], limit: int, min_score: float) -> int:
     r"""Find the sentence of an info that answers a question, and its keyword; `ask` and `recall` are one command.
 
-    It asks no model: any of the words may fit, and the names of the keywords count, too. Exit code 1 where none fits.
+    It asks no model: any of the words may fit, and the names of the keywords count, too. Where nothing reaches
+    --min-score, the nearest are shown as such; exit code 1.
 
     \b
     keyword-tree ask "who is allergic to peanuts?"
     """
     with session.open() as tree:
-        texts = recall(session, tree, " ".join(question), limit)
-        session.answer({"texts": texts}, *(draw_recalled(texts) if texts else [line(say("nothing found"))]))
+        found = recall(session, tree, " ".join(question), limit)
+    texts = [each for each in found if each["score"] >= min_score]
+    nearest = [] if texts else found
+    drawn = [] if texts else [line(say("nothing sure; the nearest:" if found else "nothing found"))]
+    session.answer({"texts": texts, "nearest": nearest}, *drawn, *draw_recalled(texts or found))
     return FOUND if texts else NOT_FOUND
 
 

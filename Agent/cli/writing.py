@@ -52,9 +52,11 @@ def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...
         if slash and not others:
             name, parent_id = last.strip(), find_or_make(session, tree, above)
             others = [node for node in tree.FindByName(name) if node.parent_id == parent_id]
-        if others and parent is None:
-            there = path_of(tree, others[0].id)
-            raise InvalidInputError(say("{} is there already: --parent creates another one", there))
+        siblings = [node for node in others if node.parent_id == parent_id]
+        if siblings or (others and parent is None):
+            there = path_of(tree, (siblings or others)[0].id)
+            hint = "{} is there already" if siblings else "{} is there already: --parent creates another one"
+            raise InvalidInputError(say(hint, there))
         node = tree.CreateKeyword(name, parent_id, list(aliases), description)
         is_left = parent_id is None and node.parent_id == ROOT_ID and len(tree) > 1
         text = "added {}, at the top: no keyword fits it" if is_left else "added {}"

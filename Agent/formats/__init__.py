@@ -138,7 +138,7 @@ def import_file(
     if format_name is None and chosen is _FORMATS["json"]:  # the MCP memory server calls its file memory.json
         chosen = _FORMATS["mcp"] if import_module(f"{__name__}.mcp_memory").is_graph(source) else chosen
     read = import_module(f"{__name__}.{chosen.module}").read
-    outline = Outline(str(path.resolve()) if key is None else key, parent_id)
+    outline = Outline(str(path.resolve()) if key is None else key, parent_id, tree)
     try:
         records = read(source, outline, **chosen.options)
         report = load(tree, records, update=update)

@@ -8,9 +8,10 @@ Of a table that a person made only `path` is needed, parted by `/` (a backslash 
 Cells may be parted by `;` or tabs as well, as Excel writes them where the comma stands in numbers. A table with another
 column, or with a cell under none, is refused: nothing of it would be imported. Rows with the same
 path are about the same keyword; a row whose `info`, `source` or `info_id` is not empty brings an
-info, any other one the keyword with its `aliases` (parted by `|`) and `description`. Keywords above it are made if no
-row brought them. Exported tables have the columns `keyword_id`, `info_id` and `relation` too: with them, keywords of
-one name stay apart, an info on several keywords stays one, and importing again makes no duplicates.
+info, any other one the keyword with its `aliases` (parted by `|`) and `description`. A level of a path that the tree
+has already is that keyword; a level that it lacks is made. Exported tables have the columns `keyword_id`, `info_id`
+and `relation` too: with them, keywords of one name stay apart, an info on several keywords stays one, and importing
+again makes no duplicates.
 
 Kept: ids, names, aliases, descriptions, contents, sources, links with their relation, the order of children
 and of a keyword's infos. Lost: metadata, creators, versions, times, and in which order an info's keywords
@@ -128,7 +129,7 @@ def _records(row: dict[str, str], outline: Outline, ids: dict[tuple[str, str], s
         if known is None or (own_id and own_id != known):
             aliases = split_names(row.get("aliases", ""), "|") if depth == len(path) else []
             description = row.get("description", "") if depth == len(path) else ""
-            keyword = outline.keyword(id, name, aliases, description, own_id)
+            keyword = outline.keyword(id, name, aliases, description, own_id or outline.child(id, name))
             yield keyword
             ids[id, name] = known = keyword.id
         id = known

@@ -16,6 +16,7 @@ import codecs
 import itertools
 import json
 import re
+import sys
 import unicodedata
 import uuid
 from collections import Counter
@@ -117,8 +118,9 @@ class Outline:
     second import skips what is there, a line added in the middle moves no id, and a renamed line is a new keyword.
     """
 
-    def __init__(self, key: str, parent_id: str) -> None:
+    def __init__(self, key: str, parent_id: str, tree: KeywordTree | None = None) -> None:
         self.parent_id = parent_id
+        self._tree = tree
         self._key = uuid.uuid5(_NAMESPACE, f"{key}\0{parent_id}")
         self._seen: Counter[str] = Counter()
 
@@ -134,6 +136,12 @@ class Outline:
         if short != name:
             description = f"{name}\n\n{description}".rstrip("\n")
         return Keyword(id, parent_id, short, [fit_name(alias) for alias in aliases if not is_blank(alias)], description)
+
+    def child(self, parent_id: str, name: str) -> str:
+        """Return the id of the one keyword of the tree that has this name and parent; "" where none or several have."""
+        called = [] if self._tree is None else self._tree.FindByName(name, size=sys.maxsize)
+        ids = [node.id for node in called if (node.name, node.parent_id) == (name, parent_id)]
+        return ids[0] if len(ids) == 1 else ""
 
     def fact(self, keyword_id: str, content: str, source: str = "", id: str = "") -> Fact:
         """Return an info of a keyword; one that comes with an id keeps it."""

@@ -149,6 +149,9 @@ class CommitResult:
     commit_id: str = ""
     """Of the last transaction; `undo` takes it."""
 
+    def __repr__(self) -> str:
+        return f"<CommitResult {self.status} {self.commit_id}, {len(self.write_results)} files of memory written>"
+
 
 @dataclass
 class IndexRecord:
