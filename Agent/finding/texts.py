@@ -67,7 +67,6 @@ PASSAGE_LIMIT = 800
 """Characters of a passage."""
 
 
-@lru_cache(1 << 16)
 def _stem(word: str) -> str:
     """Return a light form of the first step of Porter's stemmer: without the plural, then without -ed or -ing.
 

@@ -47,7 +47,7 @@ class _Batch:
     def __init__(self, first_number: int) -> None:
         self.added: defaultdict[str, bytearray] = defaultdict(bytearray)  # not lists: the collector goes through these
         self.removed: defaultdict[str, set[int]] = defaultdict(set)
-        self.said: dict[int, codes.Said | None] = {}  # None: it goes
+        self.said: dict[int, bytes | None] = {}  # None: it goes; not texts, which the collector goes through, too
         self.owners: list[tuple[int, int]] = []  # of new passages
         self.stale: set[int] = set()  # documents that stand under another name, or elsewhere
         self.counts: Counter[str] = Counter()
@@ -61,7 +61,7 @@ class _Batch:
 
     def add(self, document: int, said: codes.Said) -> None:
         """Take in a document."""
-        self.said[document] = said
+        self.said[document] = packing.encode_text(said)
         terms, counts = codes.read(said)
         for name, more in counts.items():  # `update` takes ten times as long
             self.counts[name] += more
@@ -226,7 +226,7 @@ class WritableRows(Rows):
                 kept = {}
             else:
                 db.execute("delete from said where first = ?", (first,))
-            added = {at: packing.encode_text(said) for at in documents if (said := batch.said[at]) is not None}
+            added = {at: said for at in documents if (said := batch.said[at]) is not None}
             block = {at: text for at, text in kept.items() if at not in batch.said} | added
             size = packing.BLOCK if first == last else 2 * packing.BLOCK
             size = packing.LARGE if len(added) > _TOGETHER else size
@@ -253,7 +253,7 @@ class WritableRows(Rows):
         stale = [(at,) for at in {*batch.said, *batch.stale} if at < 2 * batch.first]
         for table in ("vector", "unread"):
             db.executemany(f"delete from {table} where document = ?", stale)
-        new = {*batch.stale, *(at for at, said in batch.said.items() if said and said != [[], ""])}
+        new = {*batch.stale, *(at for at, said in batch.said.items() if said and said != packing.NO_TEXT)}
         gone = {at for at, said in batch.said.items() if said is None}
         db.executemany("insert or ignore into unread values (?)", [(at,) for at in new - gone])
 
@@ -270,16 +270,18 @@ class WritableRows(Rows):
 
     def _seal_postings(self, db: sqlite3.Connection, term: str, data: bytes) -> bytes:
         """Return the newest postings of a term in less space; those that are many become runs."""
-        newest = sorted(packing.by_document(packing.unseal(0, data)).items())
-        if len(newest) < _RUN:
+        newest = packing.unseal(0, data)
+        count = packing.count_of(newest)
+        if count < _RUN:
             return packing.seal(0, newest)
-        size = math.ceil(len(newest) / math.ceil(len(newest) / (2 * _RUN)))
-        for at in range(0, len(newest), size):
-            self._add_run(db, term, newest[at : at + size])
+        ordered = sorted(packing.by_document(newest).items())
+        size = math.ceil(count / math.ceil(count / (2 * _RUN)))
+        for at in range(0, count, size):
+            self._add_run(db, term, packing.by_code(ordered[at : at + size]))
         return b""
 
-    def _add_run(self, db: sqlite3.Connection, term: str, postings: list[tuple[int, int]]) -> None:
-        first, _ = min(postings)
+    def _add_run(self, db: sqlite3.Connection, term: str, postings: Mapping[int, Collection[int]]) -> None:
+        first = min(map(min, postings.values()))
         db.execute("insert into posting values (?, ?, null, ?)", (term, first, packing.seal(first, postings)))
 
     def _remove_postings(self, db: sqlite3.Connection, term: str, documents: set[int]) -> None:
@@ -288,20 +290,20 @@ class WritableRows(Rows):
             if n == len(documents):
                 db.execute("delete from posting where term = ?", (term,))
                 return
-            postings = packing.by_document(packing.unseal(0, data))
-            left = {document for document in documents if postings.pop(document, None) is None}
+            newest = packing.unseal(0, data)
             update = "update posting set n = ?, data = ? where term = ? and first = 0"
-            db.execute(update, (n - len(documents), packing.seal(0, postings.items()), term))
+            db.execute(update, (n - len(documents), packing.seal(0, packing.without(newest, documents)), term))
             before = "select first, data from posting where term = ? and first between 1 and ? order by first desc"
+            left = documents.difference(*newest.values())
             bound = max(left, default=0)
             while left:  # runs overlap where old texts changed
                 row = db.execute(f"{before} limit 1", (term, bound)).fetchone()
                 if row is None:
                     raise packing.DamagedRowError(f"document {max(left)} does not have {term!r:.40}")
-                run = packing.by_document(packing.unseal(*row))
-                if gone := left & run.keys():
+                run = packing.unseal(*row)
+                if gone := left.intersection(chain.from_iterable(run.values())):
                     db.execute("delete from posting where term = ? and first = ?", (term, row[0]))
-                    if kept := [posting for posting in run.items() if posting[0] not in gone]:
+                    if kept := packing.without(run, gone):
                         self._add_run(db, term, kept)
                     left -= gone
                 bound = min(row[0] - 1, max(left, default=0))

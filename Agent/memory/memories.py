@@ -237,7 +237,7 @@ class Memories:
     def _put(self, infos: Iterable[Info | None], touched: Touched) -> set[str]:
         """Note and index infos, those that are there, and return the ids of those that may be found."""
         there = [info for info in infos if info]
-        said = {info.id: [*self._passages_of(info)] for info in there}
+        said = {info.id: (*self._passages_of(info),) for info in there}
         kept = [info for info in there if said[info.id] and not info.deleted]
         with self._index.transaction() as db:
             gone = [id for id in said.keys() - {info.id for info in kept} if remove_row(db, id, touched)]
@@ -252,7 +252,7 @@ class Memories:
 
     def _unit(self, db: sqlite3.Connection, info: Info, said: Sequence[str]) -> Unit:
         group = info.source if self._is_joined else ""
-        return Unit(info.id, (), "".join(said[:1]), [*said[1:], *self._former_texts(db, info)], group=group)
+        return Unit(info.id, (), "".join(said[:1]), (*said[1:], *self._former_texts(db, info)), group=group)
 
     def _former_texts(self, db: sqlite3.Connection, info: Info) -> list[str]:
         """Return the texts that an info replaced: the words of "I live in Paris" find "I moved to Rome"."""

@@ -56,7 +56,7 @@ def sources_of(info: Info) -> tuple[str, ...]:
 def superseded_ids(info: Info) -> tuple[str, ...]:
     """Return the infos that an info says it supersedes, itself not among them."""
     olds = memory_fields(info).get("supersedes")
-    return tuple(id for id in strings_of([olds] if isinstance(olds, str) else olds) if id != info.id)
+    return tuple(id for id in strings_of([olds] if isinstance(olds, str) else olds) if id != info.id) if olds else ()
 
 
 def are_replaced(infos: Mapping[str, Info]) -> set[str]:

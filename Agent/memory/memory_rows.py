@@ -203,8 +203,10 @@ def note_superseded(db: sqlite3.Connection, infos: Sequence[Info]) -> set[str]:
     They may come or go with these, or have their texts as former ones.
     """
     ids = [info.id for info in infos]
-    connected = {*_walk(db, ids, "iif(new = id, old, new) from found join supersedes on new = id or old = id")}
-    db.executemany("delete from supersedes where new = ?", [(id,) for id in ids])
+    given, is_linked = json.dumps(ids), "exists (select 1 from supersedes where new = value or old = value)"
+    linked = [id for (id,) in db.execute(f"select value from json_each(?) where {is_linked}", (given,))]
+    connected = {*_walk(db, linked, "iif(new = id, old, new) from found join supersedes on new = id or old = id")}
+    db.execute("delete from supersedes where new in (select value from json_each(?))", (given,))
     noted = [(info.id, old) for info in infos if not info.deleted for old in superseded_ids(info)]
     db.executemany("insert or ignore into supersedes values (?, ?)", noted)
     return connected.union(find_older(db, [id for id, _ in noted])).difference(ids)
