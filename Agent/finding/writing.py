@@ -62,21 +62,22 @@ class _Batch:
     def add(self, document: int, said: codes.Said) -> None:
         """Take in a document."""
         self.said[document] = packing.encode_text(said)
-        terms, counts = codes.read(said)
+        found, counts = codes.read(said)
         for name, more in counts.items():  # `update` takes ten times as long
             self.counts[name] += more
-        self.size += packing.POSTING.size * len(terms)
-        postings = {code: packing.POSTING.pack(document, code) for code in {*terms.values()}}
-        for row, code in zip(map(self.added.__getitem__, terms), terms.values(), strict=True):
-            row += postings[code]
+        for code, terms in found.items():
+            posting = packing.POSTING.pack(document, code)
+            self.size += len(posting) * len(terms)
+            for row in map(self.added.__getitem__, terms):
+                row += posting
 
     def remove(self, document: int, said: codes.Said) -> None:
         """Drop a document."""
         self.said[document] = None
-        terms, counts = codes.read(said)
+        found, counts = codes.read(said)
         self.counts.subtract(counts)
-        self.size += packing.POSTING.size * len(terms)
-        for term in terms:
+        for term in chain.from_iterable(found.values()):
+            self.size += packing.POSTING.size
             self.removed[term].add(document)
 
 
@@ -188,9 +189,9 @@ class WritableRows(Rows):
                 batch.stale.add(2 * num)
             if before is not None and before[0] != said[0]:
                 batch.stale.update(chain.from_iterable(db.execute(_UNDER_ITS_NAME, {"num": num}).fetchall()))
-            held = defaultdict[codes.Said, list[int]](list)
+            held = dict[codes.Said, list[int]]()
             for at in passages.get(num, ()):
-                held[kept[at]].append(at)
+                held.setdefault(kept[at], []).append(at)
             for passage in chain.from_iterable(map(texts.passages, unit.infos)):
                 if held.get(passage):
                     held[passage].pop()
@@ -277,7 +278,7 @@ class WritableRows(Rows):
         ordered = sorted(packing.by_document(newest).items())
         size = math.ceil(count / math.ceil(count / (2 * _RUN)))
         for at in range(0, count, size):
-            self._add_run(db, term, packing.by_code(ordered[at : at + size]))
+            self._add_run(db, term, codes.by_code(ordered[at : at + size]))
         return b""
 
     def _add_run(self, db: sqlite3.Connection, term: str, postings: Mapping[int, Collection[int]]) -> None:
