@@ -176,8 +176,8 @@ class VersionConflictError(KeywordTreeError, ValueError):
 class ConflictError(KeywordTreeError, ValueError):
     """Other records are in conflict, of later changes or with the same name; `records` has them."""
 
-    def __init__(self, message: str, records: Sequence[_Record]) -> None:
-        super().__init__(" ".join([message, ", ".join(map(repr, records[:5]))]).strip())
+    def __init__(self, message: str, records: Sequence[_Record], names: Iterable[str] = ()) -> None:
+        super().__init__(" ".join([message, ", ".join(names or map(repr, records[:5]))]).strip())
         self.records = list(records)
 
 
@@ -4413,9 +4413,21 @@ def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
         elif key in was or not record.deleted or getattr(record, "merged_into", None) is not None:
             _PutBack(tx, record, was.get(key), now.version, row)  # else it was made and deleted by the same operation
     if changed:
-        raise ConflictError("a later operation has changed", changed)
+        raise ConflictError("a later operation has changed", changed, _NameAll(tx, changed))
     if dangling := list(tx.FindDangling()):
-        raise ConflictError("what came later needs what this would take away:", dangling)
+        raise ConflictError("what came later needs what this would take away:", dangling, _NameAll(tx, dangling))
+
+
+def _NameAll(tx: _Transaction, records: Iterable[_Record]) -> list[str]:
+    """Return five records as an error names them: a link by what it connects, since its ids say nothing to people."""
+    names = []
+    for record in sorted(records, key=lambda record: isinstance(record, InfoKeywordLink))[:5]:
+        ends: list[_Record] = [record]
+        if isinstance(record, InfoKeywordLink):
+            held = tx.base.infos.get(record.info_id), tx.base.nodes.get(record.keyword_id)
+            ends = ends if None in held else [_ReadRecord(tx.ReadRow(row)) for row in held]
+        names.append(" on ".join(map(repr, ends)))
+    return names
 
 
 def _PutBack(

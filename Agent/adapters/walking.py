@@ -190,14 +190,15 @@ class TreeWalk:
         made = {"made": True, "id": node.id, "path": self._path(node.id), "called_so": [], "candidates": []}
         return Done({**made, "operation_id": operation.id}, operation.id)
 
-    def remember(self, content: str, keywords: Iterable[str] = ()) -> Done[_Row]:
+    def remember(self, content: str, keywords: Iterable[str] = (), source: str = "") -> Done[_Row]:
         """Store a fact, and link it to keywords; those that are missing are made, and named in the result's `made`.
 
-        A fact that is known already keeps its id, and gets the keywords besides.
+        A fact that is known already keeps its id, and gets keywords and source besides.
 
         Args:
             content: The fact; not blank.
             keywords: Their ids, names or paths; without any it is found by what it says.
+            source: Where it is from.
 
         Raises:
             InvalidInputError: several are called so, or the content is blank; nothing was written then.
@@ -209,10 +210,23 @@ class TreeWalk:
         with self.tree.Operation("remember") as operation:
             made = [ensure_keyword(self.tree, name, self._author) for name, id in named.items() if id is None]
             ids = [id for id in dict.fromkeys([*named.values(), *made]) if id not in (None, ROOT_ID)]
-            info_id = self._memory.remember(content, ids, created_by=self._author)
+            info_id = self._memory.remember(content, ids, source, created_by=self._author)
         self.operations.note(operation.id)
         placed = {"keywords": list(map(self._path_text, ids)), "made": list(map(self._path_text, dict.fromkeys(made)))}
         return Done({"id": info_id, **placed, "operation_id": operation.id}, operation.id)
+
+    def correct(self, id: str, content: str, source: str = "") -> Done[_Row]:
+        """Put a new fact in the place of an old one; see `MemoryStore.correct`."""
+        self.tree.Refresh()
+        new = self._memory.correct(id, content, source, self._author)
+        self.operations.note(new.operation)
+        return Done({"id": new, "operation_id": new.operation}, new.operation)
+
+    def forget(self, id: str) -> Done[_Row]:
+        """Delete a fact, with all its former versions."""
+        operation = self._memory.forget(id)
+        self.operations.note(operation)
+        return Done({"operation_id": operation}, operation)
 
     def _keyword_id(self, keyword: str) -> str | None:
         node = self.tree.GetKeyword(keyword)

@@ -531,9 +531,12 @@ def mcp(session: Session, folder: str | None, http: int | None, judge: bool) -> 
     """
     from ..adapters.mcp.server import serve
 
-    if folder is None and not session.named:  # a host starts it in any folder
+    if folder is not None:
+        session.given["data"] = folder
+    elif not session.named:  # a host starts it in any folder
         raise click.UsageError(say("name the FOLDER of the memory"))
+    session.refuse_nothing(makes=True)
     client = session.client() if judge else None
     if session.is_lexical:
         raise click.UsageError(say("--judge needs a model: set KEYWORD_TREE_MODEL and a service's key or address"))
-    serve(folder or session.data, http, client, session.meaning)
+    serve(session.data, http, client, session.meaning)

@@ -187,7 +187,8 @@ def successor_of(info: Info) -> str:
 @click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="Maximum number shown.")
 @click.option("--min-score", type=click.FloatRange(0, 1), default=NEAR, show_default=True,
               help="Least score of an answer.")  # fmt: skip
-def ask(session: Session, question: tuple[str, ...], limit: int, min_score: float) -> int:
+@click.option("--ids", is_flag=True, help="Show ids.")
+def ask(session: Session, question: tuple[str, ...], limit: int, min_score: float, ids: bool) -> int:
     r"""Find the sentence of an info that answers a question, and its keyword; `ask` and `recall` are one command.
 
     It asks no model: any of the words may fit, and the names of the keywords count, too. Where nothing reaches
@@ -201,7 +202,7 @@ def ask(session: Session, question: tuple[str, ...], limit: int, min_score: floa
     texts = [each for each in found if each["score"] >= min_score]
     nearest = [] if texts else found
     drawn = [] if texts else [line(say("nothing sure; the nearest:" if found else "nothing found"))]
-    session.answer({"texts": texts, "nearest": nearest}, *drawn, *draw_recalled(texts or found))
+    session.answer({"texts": texts, "nearest": nearest}, *drawn, *draw_recalled(texts or found, ids))
     return FOUND if texts else NOT_FOUND
 
 
@@ -224,11 +225,11 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
     ]
 
 
-def draw_recalled(texts: list[dict[str, Any]]) -> list[Text]:
-    """Return the sentences, each with score, keyword and source."""
+def draw_recalled(texts: list[dict[str, Any]], ids: bool = False) -> list[Text]:
+    """Return the sentences, each with score, keyword and source, and with the info's id where that is wanted."""
     return [
         line(
-            (f"{text['score']:.2f}", "dim"),
+            (f"{text['score']:.2f}" + (f"  {text['id']}" if ids else ""), "dim"),
             ("  " + " / ".join(text["path"]) if text["path"] else "", "cyan"),
             f"  {shorten(text['sentence'], SENTENCE_SHOWN)}",
             (f"  {text['source']}" if text["source"] else "", "dim"),

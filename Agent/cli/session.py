@@ -210,6 +210,9 @@ class Session:
         Args:
             makes: whether a new one will do: of a user who is named, or in a folder without users.
         """
+        for place in () if self.is_shared else (Path(self.folder), *Path(self.folder).parents):
+            if os.path.exists(place) and not os.path.isdir(place):
+                raise NoStoreError(say("{} is no folder", place))
         user = self.given.get("user")
         if (makes and (user or self.is_shared)) or self.is_there:
             return

@@ -1,11 +1,10 @@
 """The commands that write to a memory, and correct what it holds."""
 
 import sys
-from typing import cast
+from collections.abc import Callable
 
 import click
 
-from ..base.checks import is_uuid
 from ..base.language import say
 from ..formats.records import ROOT_ID
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, RelationType
@@ -90,39 +89,12 @@ def say_others(tree: KeywordTree, others: list[KeywordNode]) -> str:
 
 def find_or_make(session: Session, tree: KeywordTree, path: str) -> str:
     """Return the id of a keyword; where there is none, that of the one at the end of a new path from the root."""
-    if not path.strip("/"):
-        return ROOT_ID
+    from ..memory.writing import ensure_keyword
+
     try:
-        return session.find(tree, path).id
+        return session.find(tree, path or "/").id
     except UnknownNameError:
-        if is_uuid(path):  # of a keyword that was deleted, say
-            raise
-        return tree.Ensure(path.strip("/")).id
-
-
-def change_info(tree: KeywordTree, id: str, patch: dict[str, str]) -> Info:
-    """Change an info, and return it; a fact of an agent's memory is corrected: the former one's words find the new."""
-    from ..memory.memory_fields import memory_fields  # imported here, as in `remember`
-    from ..memory.store import MemoryStore
-
-    old = tree.GetInfo(id)
-    if old is None or "content" not in patch or memory_fields(old).get("kind") != "fact":
-        return tree.UpdateInfo(id, patch)
-    with MemoryStore(tree) as memory:
-        new = tree.GetInfo(memory.correct(id, patch["content"], patch.get("source"), "user"))
-    return cast(Info, new)
-
-
-def delete_info(tree: KeywordTree, info: Info) -> None:
-    """Delete an info; of an agent's memory all that it was corrected to, and its former versions."""
-    from ..memory.memory_fields import memory_fields
-    from ..memory.store import MemoryStore
-
-    if not memory_fields(info).get("kind"):
-        tree.DeleteInfo(info.id)
-        return
-    with MemoryStore(tree) as memory:
-        memory.forget(info.id)
+        return ensure_keyword(tree, path.strip("/"), "user")
 
 
 @command("info", "Write", asks=True)
@@ -145,9 +117,8 @@ def info(session: Session, content: str | None, names: tuple[str, ...], source: 
         if not patch:
             raise click.UsageError(say("say what to change: a CONTENT or --source"))
         with session.changing("update_info") as (tree, report):
-            stored = change_info(tree, change, patch)
-            note = "" if stored.id == change else say("its id is {}", stored.id)
-            report({"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60), note=note)
+            stored = tree.UpdateInfo(change, patch)
+            report({"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60))
         return
     if content is None:
         raise click.UsageError(f"{say('Missing argument')} 'CONTENT'.")
@@ -211,6 +182,46 @@ def link(session: Session, info_id: str, keyword: str, relation: str, remove: bo
 
 
 # Correcting
+
+
+@command("correct", "Correct")
+@click.argument("id", metavar="INFO")
+@click.argument("content")
+@click.option("--source", default="", help="Its source.")
+def correct(session: Session, id: str, content: str, source: str) -> None:
+    r"""Put a new fact in the place of an old one, whose words find it, too.
+
+    \b
+    keyword-tree recall "where does Ada live?" --ids
+    keyword-tree correct ID "Ada moved to Oslo." --source "chat, 9 May"
+    """
+    from ..memory.store import MemoryStore
+
+    text = read_content(content)
+    with session.changing("correct") as (tree, report), MemoryStore(tree) as memory:
+        new = memory.correct(id, text, source, "user")
+        value = {"info": spell_row(tree.GetInfo(new)), "keywords": spell_links(tree, new)}
+        report(value, "corrected: {}", shorten(text, 60), note=say("its id is {}", new))
+
+
+@command("forget", "Correct")
+@click.argument("info_id", metavar="INFO")
+def forget(session: Session, info_id: str) -> None:
+    """Delete a fact, with its former versions."""
+    with session.changing("forget") as (tree, report):
+        info = tree.GetInfo(info_id)
+        if info is None:
+            raise NotFoundError("info", info_id)
+        forget_info(tree, info, report)
+
+
+def forget_info(tree: KeywordTree, info: Info, report: Callable[..., None]) -> None:
+    """Delete an info with all that it was corrected to, and its former versions, and say so."""
+    from ..memory.store import MemoryStore  # imported here, as in `remember`
+
+    with MemoryStore(tree) as memory:
+        memory.forget(info.id)
+    report({"deleted": {"info": spell_row(info)}}, "deleted {}", shorten(info.content, 60))
 
 
 @command("rename", "Correct")
@@ -303,8 +314,7 @@ def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
         if info is not None:
             if named := tree.FindByName(keyword):
                 raise unclear(tree, keyword, named, len(named), say("and an info"))
-            delete_info(tree, info)
-            report({"deleted": {"info": spell_row(info)}}, "deleted {}", shorten(info.content, 60))
+            forget_info(tree, info, report)
             return
         node = session.find(tree, keyword)
         if node.id == ROOT_ID:

@@ -44,15 +44,7 @@ from ..store.addresses import refuse_address
 from .records import ROOT_ID, ImportReport, Outline, Source, load, refuse, refuse_encoding, undo_import
 from .view import View
 
-__all__ = [
-    "READ_FORMATS",
-    "WRITE_FORMATS",
-    "ImportReport",
-    "export_file",
-    "format_of",
-    "import_file",
-    "undo_import",
-]
+__all__ = ["READ_FORMATS", "WRITE_FORMATS", "ImportReport", "export_file", "format_of", "import_file", "undo_import"]
 
 
 class _Format(NamedTuple):

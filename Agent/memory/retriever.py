@@ -53,15 +53,7 @@ from .keywords import (
 from .memories import Memories
 from .memory_fields import Memory, are_replaced
 from .memory_rows import Filters, InfoFacts, facts_of, find_questions_before
-from .scoring import (
-    DiceOverlap,
-    GraphDistance,
-    ScoreBreakdown,
-    ScoringStrategy,
-    TextOverlap,
-    score_all,
-    text_overlap,
-)
+from .scoring import DiceOverlap, GraphDistance, ScoreBreakdown, ScoringStrategy, TextOverlap, score_all, text_overlap
 from .tree_graph import KnowledgeStore, TreeGraph
 
 _Scored: TypeAlias = tuple[float, str, ScoreBreakdown]

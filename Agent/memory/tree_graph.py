@@ -46,14 +46,7 @@ from .graph import (
     rank_entities,
 )
 from .memories import Memories
-from .memory_fields import (
-    CHOSEN,
-    REMOVED,
-    TAG,
-    own_entity,
-    relation_key,
-    split_relation_key,
-)
+from .memory_fields import CHOSEN, REMOVED, TAG, own_entity, relation_key, split_relation_key
 
 __all__ = ["KnowledgePage", "KnowledgeStore", "TreeGraph"]
 

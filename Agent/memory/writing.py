@@ -297,7 +297,7 @@ class MemoryWriter(_Versions):
     # -- correcting --
 
     def correct(
-        self, id: str, record: str, source: str | None = None, created_by: str = "agent", keywords: Iterable[str] = ()
+        self, id: str, record: str, source: str = "", created_by: str = "agent", keywords: Iterable[str] = ()
     ) -> Remembered:
         """Put a new fact in the place of an old one, and return its id, which `undo` takes, too.
 
@@ -306,7 +306,7 @@ class MemoryWriter(_Versions):
         Args:
             id: Of the old one; of one that was superseded already, its successor is corrected.
             record: The new fact.
-            source: Where it is from; None is the old one's source.
+            source: Where it is from. The old one's source did not say it, and stays with the old one.
             created_by: The author.
             keywords: Further keywords.
 
@@ -319,7 +319,7 @@ class MemoryWriter(_Versions):
         _describe(check_string("record", record))
         names = [*dict.fromkeys(check_strings("keywords", keywords))]
         own = {"kind": "fact", **self._reader.note()}
-        spec = {"content": record, "source": source, "created_by": created_by}
+        spec = {"content": record, "source": check_string("source", source), "created_by": created_by}
         new_id = self._correct_at_last(id, spec, names, own)
         self._read(new_id)
         return new_id
@@ -340,16 +340,14 @@ class MemoryWriter(_Versions):
             if own.get("kind", "fact") != "fact":
                 raise InvalidInputError(f"{old.id!r} is no plain fact: remember the record again")
             # Made from the old one's, so that of two processes one finds it taken: two successors would both be true.
-            new_id, source = str(uuid.uuid5(_SUCCESSORS, old.id)), spec["source"]
+            new_id = str(uuid.uuid5(_SUCCESSORS, old.id))
             pin = {"pinned": True} if own.get("pinned") is True else {}
-            others = {"sources": [*sources_of(old)]} if source is None and len(sources_of(old)) > 1 else {}
-            metadata = {**old.metadata, MEMORY_KEY: {**own_of_new, **pin, **others, "supersedes": old.id}}
+            metadata = {**old.metadata, MEMORY_KEY: {**own_of_new, **pin, "supersedes": old.id}}
             links = self.tree.GetLinks(old.id)
             relations = {link.keyword_id: link.relation for link in links if link.created_by != EXTRACTION}
             for name in names:
                 relations.setdefault(ensure_keyword(self.tree, name, spec["created_by"]), RelationType.PRIMARY)
-            new = {**spec, "id": new_id, "metadata": metadata, "source": old.source if source is None else source}
-            self.tree.BatchCreateInfos([new])
+            self.tree.BatchCreateInfos([{**spec, "id": new_id, "metadata": metadata}])
             for link in links:
                 self.tree.UnlinkInfo(old.id, link.keyword_id)
             for keyword_id, relation in relations.items():

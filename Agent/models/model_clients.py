@@ -53,7 +53,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import astuple, dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from typing_extensions import override
@@ -100,6 +100,7 @@ _OF_THE_CALLER = (401, 402, 403, 407, 408, 429)  # no other form helps: key, pay
 _CUT = ("length", "max_tokens")  # how the services call it that a reply came to the limit of its length
 
 _T = TypeVar("_T")
+_Messages: TypeAlias = list[dict[str, str]]
 
 
 # Errors: what a caller would do about it. A deadline that passes is a plain `TimeoutError`, as the port asks.
@@ -321,7 +322,7 @@ class _ChatClient(LLMClient):
     __del__ = close
 
     @override
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+    def Chat(self, messages: _Messages, json_schema: dict[str, Any]) -> dict[str, Any]:
         """Ask the model.  May be called from any number of threads, and in both processes after a fork.
 
         Args:
@@ -343,7 +344,7 @@ class _ChatClient(LLMClient):
         self._last.set(_Call(time.monotonic() + self._timeout_s, self._nothing))
         return within(self._timeout_s, lambda: self._answer(messages, json_schema))
 
-    def _answer(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, messages: _Messages, json_schema: dict[str, Any]) -> dict[str, Any]:
         while True:
             room = self._room
             said, ended = self._find_reply(self._ask(messages, json_schema))
@@ -356,7 +357,7 @@ class _ChatClient(LLMClient):
                     raise
             self._room = THINKING_ROOM
 
-    def _ask(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> object:
+    def _ask(self, messages: _Messages, json_schema: dict[str, Any]) -> object:
         """Send the question in the strictest form that the service takes.  Returns the answer's body."""
         schema, most = limits_of(json_schema)
         form = first = self._form if time.monotonic() < self._form_until else 0
@@ -424,9 +425,7 @@ class _ChatClient(LLMClient):
         self._last.get().usage += usage
 
     @abstractmethod
-    def _build_request(
-        self, messages: list[dict[str, str]], schema: dict[str, Any], most: int, form: str
-    ) -> dict[str, Any]:
+    def _build_request(self, messages: _Messages, schema: dict[str, Any], most: int, form: str) -> dict[str, Any]:
         """Return the arguments of a request for a reply of a limited number of tokens."""
 
     @abstractmethod
@@ -465,9 +464,7 @@ class OpenAIChatClient(_ChatClient):
     _FORMS = ("schema", "object with schema", "object", "text")
 
     @override
-    def _build_request(
-        self, messages: list[dict[str, str]], schema: dict[str, Any], most: int, form: str
-    ) -> dict[str, Any]:
+    def _build_request(self, messages: _Messages, schema: dict[str, Any], most: int, form: str) -> dict[str, Any]:
         limit = "max_completion_tokens" if "max_tokens" in self._left_out else "max_tokens"
         request: dict[str, Any] = {"model": self.model, "messages": messages, "temperature": 0, limit: most}
         request = {name: value for name, value in request.items() if name not in self._left_out}
@@ -509,9 +506,7 @@ class AnthropicChatClient(_ChatClient):
     _FORMS = ("schema", "text")
 
     @override
-    def _build_request(
-        self, messages: list[dict[str, str]], schema: dict[str, Any], most: int, form: str
-    ) -> dict[str, Any]:
+    def _build_request(self, messages: _Messages, schema: dict[str, Any], most: int, form: str) -> dict[str, Any]:
         extra = {**({} if "temperature" in self._left_out else {"temperature": 0}), **self._options}
         if form == "schema":
             wanted = {"type": "json_schema", "schema": schema}

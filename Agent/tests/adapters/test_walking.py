@@ -1,4 +1,4 @@
-"""Tests of the six tools' work: what a model that walks the tree sees."""
+"""Tests of the tools' work: what a model that walks the tree sees."""
 
 import json
 from typing import Any
@@ -108,6 +108,19 @@ class TestRemember:
             with pytest.raises(NotFoundError, match=green):  # its id is no name of a new one
                 remember("Green tea is cheap.", ["tea", green])
         assert (walk.tree.TreeMetrics()["infos"], len(walk.tree.GetChildren("root"))) == (1, 1)
+
+    def test_a_fact_is_corrected_and_forgotten_by_the_id_that_recall_returns(self, walk: TreeWalk) -> None:
+        walk.remember("Ada lives in Paris.", ["Ada"], "chat 1")
+        for source in ("chat 2", ""):
+            walk.correct(walk.recall("Ada")[0]["id"], f"Ada moved to Rome, says {source}.", source)
+            assert [(fact["source"], fact["path"]) for fact in walk.recall("Ada Paris")] == [(source, ["Ada"])]
+        walk.forget(walk.recall("Ada")[0]["id"])
+        assert (walk.recall("Ada"), walk.tree.ListInfos()) == ([], [])
+        walk.undo()
+        walk.undo()
+        assert walk.recall("Ada")[0]["source"] == "chat 2"
+        with pytest.raises(NotFoundError):
+            walk.forget("missing")
 
     @pytest.mark.parametrize("content", ["", "   ", "\n", "\u3000"])
     def test_nothing_is_refused(self, walk: TreeWalk, content: str) -> None:

@@ -253,6 +253,7 @@ REFUSED = {
     ],
     1: [
         *("add x --parent nope", "info x --to nope", "info x --change nope", "link nope C#", "link tea nope"),
+        *("forget nope", "correct nope x"),
         *("show nope", "rename nope x", "alias nope x", "confirm q nope", "move nope /", "merge nope C#"),
         *("delete nope", "history nope", "undo 999", "undo x", "import a.csv --parent nope"),
         "export a.json --from nope",
@@ -320,7 +321,7 @@ class TestEveryCommand:
     def test_finds_no_store_in_an_empty_folder_and_makes_none(self, tmp_path: Path) -> None:
         nothing = Program(tmp_path / "none")
         lines = "show|view|search x|ask x|info x --to y|info x --change y|link a b|export x.json|rename a b"
-        lines += "|alias a b|confirm a b|move a b|merge a b|delete a|history|undo"
+        lines += "|forget x|correct x y|alias a b|confirm a b|move a b|merge a b|delete a|history|undo"
         lines += "|backup b|verify|compact|repair new"
         for line in lines.split("|"):
             assert nothing.ask(*shlex.split(line), code=2)["error"] == "NoStoreError"
@@ -331,6 +332,8 @@ class TestEveryCommand:
         program = Program(tmp_path / "new")
         for line in ("import none.json", "context commit none.json", "hub import none.jsonl", "mcp file"):
             program.run(*line.split(), code=2)
+        for line in ("show", "remember x", "mcp", "verify", "repair y"):
+            assert "/dev/null is no folder" in program.run(*line.split(), "--data", "/dev/null/x", code=2)
         for line in ("show", "hub doctor", "hub token list", "context status", "mcp"):
             program.run(*line.split(), "--data", "file", code=2)
 
@@ -777,15 +780,16 @@ class TestRemember:
         program.run("remember", "Bob, too.", "--keyword", "6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11", code=1)  # no name
         assert program.infos("people/Ada") == ["Ada lives in Rome."]  # once
         id = program.ask("recall", "where does Ada live?")["texts"][0]["id"]
-        changed = program.run("info", "Ada's new flat is in Oslo.", "--change", id)
-        assert changed.startswith("changed Ada's new flat is")
-        assert changed.split("its id is ")[1].strip() == program.ask("recall", "Oslo")["texts"][0]["id"] != id
+        changed = program.run("correct", id, "Ada's new flat is in Oslo.")
+        assert changed.startswith("corrected: Ada's new flat is")
+        assert changed.split("its id is ")[1].strip() in program.run("recall", "Oslo", "--ids")
         assert program.ask("recall", "is Ada in Rome?")["texts"][0]["content"] == "Ada's new flat is in Oslo."
         assert program.infos("people/Ada") == ["Ada's new flat is in Oslo."]
         assert "unlinked" not in program.run("show")  # where the former text alone is on no keyword
-        program.run("delete", id)  # of the former text: the fact goes, whatever it was corrected to
-        program.run("recall", "is Ada in Rome?", code=1)
-        program.run("undo")
+        for command in ("delete", "forget"):  # of the former text: the fact goes, whatever it was corrected to
+            program.run(command, id)
+            program.run("recall", "is Ada in Rome?", code=1)
+            program.run("undo")
         program.run("undo")
         program.run("undo")
         program.run("undo")
@@ -797,7 +801,7 @@ class TestRemember:
                 store.remember(f"The tea of {user}.")
         program = Program(tmp_path / "memory")
 
-        for words in ("recall tea", "ask tea", "search tea", "show", "add tea", "remember tea"):
+        for words in ("recall tea", "ask tea", "search tea", "show", "add tea", "remember tea", "mcp"):
             said = program.run(*words.split(), code=2)
             assert "memory holds the memories of Ada/.., maya, 林悦: choose one with --user" in said
         assert "The tea of 林悦." in program.run("recall", "tea", "--user", "林悦")
@@ -1356,11 +1360,7 @@ class TestScreen:
             ("move", "--", name, "kitchen"),
             ("delete", "--", name),
         ]
-        lines += [
-            ("show", f"{name} nothing"),
-            ("move", "--", name, name),
-            ("undo", "--", name),
-        ]
+        lines += [("show", f"{name} nothing"), ("move", "--", name, name), ("undo", "--", name)]
         for line in lines:
             for options in ((), ("--json",)):
                 seen = program.run(line[0], *options, *line[1:], code=None)

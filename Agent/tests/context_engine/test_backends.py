@@ -12,13 +12,7 @@ from typing import Any
 
 import pytest
 
-from Agent.context_engine import (
-    AccessDeniedError,
-    ContextNode,
-    RequestContext,
-    StoreError,
-    VersionConflictError,
-)
+from Agent.context_engine import AccessDeniedError, ContextNode, RequestContext, StoreError, VersionConflictError
 from Agent.context_engine.fs.folders import Disk
 from Agent.tests.support.clocks import Clock
 from Agent.tests.support.plain_reader import open_engine

@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 
 from Agent.context_engine.core.errors import AccessDeniedError, InvalidUriError
 from Agent.context_engine.core.objects import RequestContext
-from Agent.context_engine.fs.uri import (
-    category_uri,
-    check_access,
-    memory_uri,
-    parse_uri,
-    session_uri,
-    space_uris,
-)
+from Agent.context_engine.fs.uri import category_uri, check_access, memory_uri, parse_uri, session_uri, space_uris
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 

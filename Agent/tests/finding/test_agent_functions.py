@@ -35,17 +35,7 @@ from Agent.keyword_tree import (
 from Agent.tests.support import inside
 from Agent.tests.support.looking import disk, keywords
 from Agent.tests.support.models import Meeting, Model, Step, View, about, always, by_intent, idx, in_turn, match, names
-from Agent.tests.support.small_tree import (
-    HOSTILE,
-    INTENTS,
-    NARROW,
-    SPECS,
-    WEB,
-    WEBS,
-    last_io,
-    opened,
-    read_once,
-)
+from Agent.tests.support.small_tree import HOSTILE, INTENTS, NARROW, SPECS, WEB, WEBS, last_io, opened, read_once
 from Agent.tests.support.threads import PATIENCE_S
 
 NEWEST = "a web framework"

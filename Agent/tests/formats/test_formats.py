@@ -18,14 +18,7 @@ from hypothesis import strategies as st
 
 from Agent.formats import READ_FORMATS, WRITE_FORMATS, ImportReport, export_file, import_file
 from Agent.formats import records as loading
-from Agent.formats.records import (
-    Fact,
-    Keyword,
-    Link,
-    is_blank,
-    load,
-    undo_import,
-)
+from Agent.formats.records import Fact, Keyword, Link, is_blank, load, undo_import
 from Agent.formats.view import View
 from Agent.keyword_tree import (
     ConflictError,
@@ -156,11 +149,7 @@ def look_at_all(tree: KeywordTree) -> Outline:
     return [nodes, infos, links]
 
 
-LOOKS: dict[str, Callable[[KeywordTree], Outline]] = {
-    "json": look_at_all,
-    "csv": look_at,
-    "tsv": look_at,
-}
+LOOKS: dict[str, Callable[[KeywordTree], Outline]] = {"json": look_at_all, "csv": look_at, "tsv": look_at}
 """What each format keeps."""
 
 

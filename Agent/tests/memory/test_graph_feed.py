@@ -11,12 +11,7 @@ from typing import Any
 
 import pytest
 
-from Agent.keyword_tree import (
-    ConflictError,
-    KeywordTree,
-    NotFoundError,
-    StubLLMClient,
-)
+from Agent.keyword_tree import ConflictError, KeywordTree, NotFoundError, StubLLMClient
 from Agent.memory import extraction
 from Agent.memory.graph import GraphRelation, RelationDirection
 from Agent.memory.memory_fields import is_waiting

@@ -944,6 +944,7 @@ class TestUndo:
 
         ids = {id for record in refused.value.records for id in key_of(record)[1:]}
         assert named & ids
+        assert (" on <KeywordNode 'n'" in str(refused.value)) == (named == {"free", "new"})
         assert ids <= {*named, *(id for change in tree.History(limit=2) for id in change.Ids())}
         tree.Undo(second)
         assert picture(tree) == middle
@@ -1116,13 +1117,8 @@ class TestMemory:
 
 class TestCompactStorage:
     SECRETS = (
-        "秘密名字",
-        "SecretAlias",
-        "secret description",
-        "短的秘密",
-        "SECRET" * 2000,
-        "secret query 问",
-        "旧的值",
+        *("秘密名字", "SecretAlias", "secret description"),
+        *("短的秘密", "SECRET" * 2000, "secret query 问", "旧的值"),
     )
 
     def keep_secrets(self, folder: Path) -> None:

@@ -25,14 +25,7 @@ pytest.importorskip("hypothesis", reason="pip install '.[test]' brings Hypothesi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from Agent.keyword_tree import (
-    InvalidInputError,
-    KeywordTree,
-    LLMClient,
-    RelationType,
-    SearchResult,
-    SearchStatus,
-)
+from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, RelationType, SearchResult, SearchStatus
 from Agent.tests.support.examples import share
 from Agent.tests.support.looking import disk
 
@@ -231,20 +224,7 @@ JSON_LIKE = st.recursive(
     max_leaves=8,
 )
 METADATA = st.dictionaries(st.text(st.characters(), max_size=8), JSON_LIKE, max_size=3)
-SEPARATORS = [
-    '", "',
-    '{"id":"',
-    ', "after": ',
-    '], "infos": [',
-    '"]',
-    "\\",
-    '"',
-    "\n",
-    "\u2028",
-    "\x00",
-    "]",
-    "}}",
-]
+SEPARATORS = ['", "', '{"id":"', ', "after": ', '], "infos": [', '"]', "\\", '"', "\n", "\u2028", "\x00", "]", "}}"]
 TEXTS = st.lists(st.one_of(st.characters(), st.sampled_from(SEPARATORS)), max_size=30).map("".join)
 
 
@@ -279,13 +259,7 @@ def test_any_text_and_metadata_is_refused_whole_or_comes_back_equal(tmp_path: Pa
             "description": text,
             "metadata": metadata,
         }
-        given_info = {
-            "content": content,
-            "id": key,
-            "source": text,
-            "keyword_ids": [key],
-            "metadata": metadata,
-        }
+        given_info = {"content": content, "id": key, "source": text, "keyword_ids": [key], "metadata": metadata}
         with KeywordTree(str(folder)) as tree:
             before = disk(folder)
             if not all(map(is_storable, [name, alias, text, metadata, key])):

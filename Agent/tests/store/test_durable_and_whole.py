@@ -17,11 +17,7 @@ from typing import Any
 
 import pytest
 
-from Agent.keyword_tree import (
-    ConflictError,
-    KeywordTree,
-    StoreError,
-)
+from Agent.keyword_tree import ConflictError, KeywordTree, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.threads import wait_until
 

@@ -14,14 +14,7 @@ import pytest
 from typing_extensions import override
 
 from Agent.finding.tree import TreeRanker
-from Agent.keyword_tree import (
-    Info,
-    KeywordNode,
-    KeywordTree,
-    RelationType,
-    StoreCorruptError,
-    StoreError,
-)
+from Agent.keyword_tree import Info, KeywordNode, KeywordTree, RelationType, StoreCorruptError, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.threads import in_a_child
 

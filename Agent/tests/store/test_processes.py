@@ -35,11 +35,7 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.keyword_tree import (
-    DuplicateIdError,
-    KeywordTree,
-    StoreError,
-)
+from Agent.keyword_tree import DuplicateIdError, KeywordTree, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.log_format import KINDS, LOG, read_log, rows_of
 from Agent.tests.support.oracle import Held, look, oracle_of

@@ -61,14 +61,14 @@ ADA = {"name": "Ada", "entityType": "person", "observations": ["plays chess"]}
 
 
 class TestTools:
-    def test_are_those_of_the_reference_and_seven_more(self, tree: KeywordTree) -> None:
+    def test_are_those_of_the_reference_and_nine_more(self, tree: KeywordTree) -> None:
         tools = {tool.name: tool for tool in ask(build_server(tree), lambda client: client.list_tools()).tools}
 
         assert list(tools) == [
             *("create_entities", "create_relations", "add_observations"),
             *("delete_entities", "delete_observations", "delete_relations"),
             *("read_graph", "search_nodes", "open_nodes"),
-            *("recall", "search", "look_beneath", "place", "remember", "history", "undo"),
+            *("recall", "search", "look_beneath", "place", "remember", "correct", "forget", "history", "undo"),
         ]
         for name, tool in tools.items():
             assert tool.output_schema is not None
@@ -77,7 +77,7 @@ class TestTools:
             assert tool.annotations.read_only_hint is (
                 name.split("_")[0] in {"read", "recall", "search", "open", "look", "history"}
             )
-            assert tool.annotations.destructive_hint is (name.split("_")[0] in {"delete", "undo"})
+            assert tool.annotations.destructive_hint is (name.split("_")[0] in {"delete", "undo", "correct", "forget"})
         relation = tools["create_relations"].input_schema["properties"]["relations"]["items"]
         assert relation["required"] == ["from", "to", "relationType"]
 
@@ -120,12 +120,12 @@ class TestTools:
 
         ask(build_server(tree), work)
 
-    def test_cost_a_model_no_more_than_1400_tokens(self, tree: KeywordTree) -> None:
+    def test_cost_a_model_no_more_than_1550_tokens(self, tree: KeywordTree) -> None:
         tools = ask(build_server(tree), lambda client: client.list_tools()).tools
         shown = [{"name": each.name, "description": each.description, "schema": each.input_schema} for each in tools]
 
         # 3.7 characters of them are a token, as o200k_base counts
-        assert sum(len(json.dumps(each)) for each in shown) / 3.7 <= 1_400
+        assert sum(len(json.dumps(each)) for each in shown) / 3.7 <= 1_550
 
     def test_results_have_a_limit_in_bytes(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         limit = 50_000
@@ -370,7 +370,7 @@ class TestPrograms:
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
         [
-            (["/dev/null/x"], 3, "cannot open"),
+            (["/dev/null/x"], 2, "/dev/null is no folder"),
             ([], 2, "FOLDER"),
             (["x", "--judge"], 2, "KEYWORD_TREE_MODEL"),
             (["x", "--http", "70000"], 2, "70000 is not in the range"),
