@@ -4420,11 +4420,13 @@ def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
 
 def _NameAll(tx: _Transaction, records: Iterable[_Record]) -> list[str]:
     """Return five records as an error names them: a link by what it connects, since its ids say nothing to people."""
-    names = []
+    names, state = [], tx.state
+    goes = {key[:2]: was for key, _, was in tx.steps[tx.first :]}  # by this very operation
     for record in sorted(records, key=lambda record: isinstance(record, InfoKeywordLink))[:5]:
         ends: list[_Record] = [record]
         if isinstance(record, InfoKeywordLink):
-            held = tx.base.infos.get(record.info_id), tx.base.nodes.get(record.keyword_id)
+            info, node = (1, record.info_id), (0, record.keyword_id)
+            held = state.infos.get(info[1], goes.get(info)), state.nodes.get(node[1], goes.get(node))
             ends = ends if None in held else [_ReadRecord(tx.ReadRow(row)) for row in held]
         names.append(" on ".join(map(repr, ends)))
     return names
