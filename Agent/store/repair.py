@@ -36,7 +36,9 @@ the root; a link to what is not there is removed. All are listed.
 Nothing is taken from the projections, `nodes.jsonl` and the like, which hold no checksum of a row. Files in which
 opening had kept rows of these that the log lacked (`cut_tail-nodes-52-1a2b3c4d.bin`) are listed.
 
-`snapshots/` and `history/` stay in the damaged folder, from where they may be copied as they are.
+Where a compaction's own lines are damaged, which hold all that was there, the operations of before it are read from its
+log in `history/`, if that is whole. `snapshots/` and `history/` stay in the damaged folder, from where they may be
+copied as they are.
 """
 
 from __future__ import annotations
@@ -272,35 +274,58 @@ class _Repair:
         self.losses: list[Loss] = []
         self.operations = 0
         self.first_number = 1  # of the log: higher than 1 if it was compacted
-        self._chosen: list[_Found] = []
+        self._logs: list[tuple[Path, list[_Found]]] = []  # those that are read, with the lines that count
 
     def read(self) -> None:
         """Read the log once, and find which of its lines count."""
-        found, damages = _scan(self.damaged / kt.LOG_NAME)
-        self._chosen = [found[seq] for seq in sorted(found)]
+        log = self.damaged / kt.LOG_NAME
+        found, damages = _scan(log)
+        chosen = [found[seq] for seq in sorted(found)]
         if not found:
-            raise kt.InvalidInputError(f"no line of {self.damaged / kt.LOG_NAME} could be read as a keyword tree's")
-        first = self._chosen[0].line
-        if any((each.line.format or 0) > kt.FORMAT for each in self._chosen):
+            raise kt.InvalidInputError(f"no line of {log} could be read as a keyword tree's")
+        if any((each.line.format or 0) > kt.FORMAT for each in chosen):
             message = f"{kt.LOG_NAME} has a newer format than {kt.FORMAT}, up to which this version reads"
             raise kt.InvalidInputError(message)
+        rest = self._look_back(chosen) or chosen
+        self._logs.append((log, rest))
+        first = self._logs[0][1][0].line
         # Of a first line without a format, that of the log is lost: the new root takes its number.
-        self.first_number = max(1, first.seq - (first.format is None))
-        self.losses += _number(self._chosen, damages, self.first_number)
+        self.first_number = expected = max(1, first.seq - (first.format is None))
+        if rest is not chosen:
+            expected, damages = rest[0].line.seq, [each for each in damages if each.offset > rest[0].offset]
+        self.losses += _number(rest, damages, expected)
+
+    def _look_back(self, chosen: list[_Found]) -> list[_Found]:
+        """Read the log of before a compaction whose own lines are damaged; return the lines after these, or none."""
+        rest = list(itertools.dropwhile(lambda found: found.line.op == "state", chosen))
+        first, count = chosen[0].line, len(chosen) - len(rest)
+        # A compaction ends with a checkpoint: where that is whole, all before it is the compaction's.
+        is_known = bool(rest) and rest[0].line.op == kt.CHECKPOINT
+        if is_known and (first.format is None or rest[0].line.seq - first.seq > count):
+            names = (path for path in (self.damaged / kt.HISTORY).glob("*.jsonl") if path.stem.isdecimal())
+            for path in sorted(path for path in names if int(path.stem) < first.seq)[-1:]:
+                found, harm = _scan(path)
+                numbers = sorted(found)
+                if not harm and numbers and numbers == [*range(numbers[0], int(path.stem) + 1)]:
+                    self._logs.append((path, [found[number] for number in numbers]))
+                    return rest
+        return []
 
     def write(self, log: BinaryIO) -> None:
         """Write the new log."""
         writer, position = _Writer(log, self.first_number), kt.LogPosition()
-        if self._chosen[0].line.format is None:  # the first line is lost: a new root
+        if self._logs[0][1][0].line.format is None:  # the first line is lost: a new root
             root = kt.NoRows()
             root.nodes.append(kt._EncodeRecord(_new_keyword(_ROOT_ID, 0, None)))
             self.state.Apply(root)
             writer.add("create_store", kt.NoRows(), root, kt.FORMAT_FIELD)
-        with open(self.damaged / kt.LOG_NAME, "rb") as file:
-            for found in self._chosen:
-                raw = found.read(file)
-                if found.line.op != kt.CHECKPOINT and self._take(found, raw, position):  # the new store makes its own
-                    writer.copy(raw, begins=self.operations == 1)
+        for path, chosen in self._logs:
+            with open(path, "rb") as file:
+                for found in chosen:
+                    raw = found.read(file)
+                    is_ours = found.line.op != kt.CHECKPOINT  # the new store makes its own
+                    if is_ours and self._take(found, raw, position):
+                        writer.copy(raw, begins=self.operations == 1)
         for kind, length in zip(("nodes", "infos", "links"), position.projected, strict=True):
             path = self.damaged / f"{kind}.jsonl"
             if not self.losses and path.exists() and len(path.read_bytes().rstrip(_BLANK + b"\n")) >= length.bytes > 0:

@@ -556,8 +556,9 @@ class TestHistoryAndSnapshots:
             tree.CreateKeyword("after the second", "root")
         return damaged
 
+    @pytest.mark.parametrize("spoilt", [None, 0, 1, 2])  # of the lines that the compaction wrote
     def test_stay_in_the_damaged_folder_and_may_be_copied_into_the_new_one(
-        self, kept: Path, new: Path, tmp_path: Path
+        self, kept: Path, new: Path, tmp_path: Path, spoilt: int | None
     ) -> None:
         copy = Path(shutil.copytree(kept, tmp_path / "new"))
         operations = reported(copy)
@@ -567,6 +568,10 @@ class TestHistoryAndSnapshots:
                 tree.Restore(snapshot)
                 states.append((snapshot, sorted(child.name for child in tree.GetChildren("root"))))
         shutil.rmtree(copy)
+        if spoilt is not None:
+            lines = lines_of(kept)
+            lines[spoilt] = ruin(lines[spoilt])
+            write_lines(kept, lines)
         report = repaired(kept, new)
 
         assert report.is_complete
