@@ -98,36 +98,22 @@ def find_or_make(session: Session, tree: KeywordTree, path: str) -> str:
 
 
 @command("info", "Write", asks=True)
-@click.argument("content", required=False)
+@click.argument("content")
 @click.option("--to", "names", multiple=True, help="The keyword it belongs to; may be given several times.")
-@click.option("--source", help="Its source.")
-@click.option("--change", metavar="ID", help="Change this info instead; its keywords stay.")
-def info(session: Session, content: str | None, names: tuple[str, ...], source: str | None, change: str | None) -> None:
+@click.option("--source", default="", help="Its source.")
+def info(session: Session, content: str, names: tuple[str, ...], source: str) -> None:
     r"""Store an info and link it to keywords; without --to the model, or words alone, choose them.
 
     \b
     keyword-tree info "PEP 703 makes the GIL optional." --to Python --source peps.python.org
     keyword-tree info - --to Python < notes.txt
     """
-    if change is not None:
-        if names:
-            raise click.UsageError(say("--change leaves the keywords as they are: use link"))
-        patch = {} if content is None else {"content": read_content(content)}
-        patch |= {} if source is None else {"source": source}
-        if not patch:
-            raise click.UsageError(say("say what to change: a CONTENT or --source"))
-        with session.changing("update_info") as (tree, report):
-            stored = tree.UpdateInfo(change, patch)
-            report({"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60))
-        return
-    if content is None:
-        raise click.UsageError(f"{say('Missing argument')} 'CONTENT'.")
     text = read_content(content)
     # A keyword that is named is there already, and so is its memory.
     client = None if names else session.client()
     with session.changing("create_info", makes=not names, client=client) as (tree, report):
         ids = [session.find(tree, name, may_add=True).id for name in names]
-        stored = tree.CreateInfo(text, source or "", ids, not names)
+        stored = tree.CreateInfo(text, source, ids, not names)
         places = spell_places(tree, [node for node, _ in tree.GetKeywordsOfInfo(stored.id)])
         said = "stored {} on {}" if places else "stored {0} on no keyword: keyword-tree link {0} KEYWORD"
         on = say(", ").join(place["path"] for place in places)
@@ -189,7 +175,7 @@ def link(session: Session, info_id: str, keyword: str, relation: str, remove: bo
 @click.argument("content")
 @click.option("--source", default="", help="Its source.")
 def correct(session: Session, id: str, content: str, source: str) -> None:
-    r"""Put a new fact in the place of an old one, whose words find it, too.
+    r"""Put a new fact in the place of an old one, whose words find it, too, and which stays in the history.
 
     \b
     keyword-tree recall "where does Ada live?" --ids

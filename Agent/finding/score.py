@@ -183,12 +183,7 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
 class Evidence:
     """The terms of a question that units have, by themselves and by their contexts."""
 
-    def __init__(
-        self,
-        query: Query,
-        rows: Mapping[int, UnitRow],
-        names_only: bool = False,
-    ) -> None:
+    def __init__(self, query: Query, rows: Mapping[int, UnitRow], names_only: bool = False) -> None:
         self._query = query
         self._rows = rows
         self._names_only = names_only

@@ -17,21 +17,8 @@ from ..base.text import split_sentences as sentences
 from ..keyword_tree import INVISIBLE, POINTS
 
 __all__ = ["KINDS", "STOP_WORDS", "find_runs", "fold", "fold_all", "has_digit", "is_unspaced"]
-__all__ += [
-    "asked_words",
-    "corrections",
-    "cut_question",
-    "drop_asking",
-    "drop_units",
-    "kinds",
-    "passages",
-    "question",
-    "sentences",
-    "terms",
-    "terms_of",
-    "trigrams",
-    "words",
-]
+__all__ += ["asked_words", "corrections", "cut_question", "drop_asking", "drop_units", "kinds", "passages", "question"]
+__all__ += ["sentences", "terms", "terms_of", "trigrams", "words"]
 
 # Letters of scripts that put no blanks between words.
 _UNSPACED = (

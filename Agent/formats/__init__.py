@@ -131,17 +131,18 @@ def import_file(
         chosen = _FORMATS["mcp"] if import_module(f"{__name__}.mcp_memory").is_graph(source) else chosen
     read = import_module(f"{__name__}.{chosen.module}").read
     outline = Outline(str(path.resolve()) if key is None else key, parent_id, tree)
+    report = ImportReport()
     try:
-        records = read(source, outline, **chosen.options)
-        report = load(tree, records, update=update)
-        report.problems = list((source.problems or {}).values())
-        return report
-    except UnicodeDecodeError as error:
-        raise refuse_encoding(source, error) from error
+        load(tree, read(source, outline, **chosen.options), report, update=update)
     except ValueError as error:  # the tree refused it, or a reader failed
-        if isinstance(error, InvalidInputError) and str(error).startswith(source.path.name):
-            raise
-        raise refuse(source, str(error)) from error
+        said = str(refuse_encoding(source, error) if isinstance(error, UnicodeDecodeError) else error)
+        said = said if said.startswith(source.path.name) else str(refuse(source, said))
+        if report.operation_ids:
+            counts = f"{report.keywords:,} keywords, {report.infos:,} infos and {report.links:,} links"
+            said += f"; before that, {counts} were written: importing again goes on from there, undo takes them back"
+        raise InvalidInputError(said) from error
+    report.problems = list((source.problems or {}).values())
+    return report
 
 
 def export_file(

@@ -13,6 +13,7 @@ Here is also how they are written into a tree, in batches, and taken back; the f
 """
 
 import codecs
+import io
 import itertools
 import json
 import re
@@ -30,6 +31,8 @@ from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, Keyword
 ROOT_ID = "root"
 
 DEFAULT_ENCODING = "utf-8-sig"
+
+_GB_MARK = "\ufeff".encode("gb18030")
 
 NAME_LIMIT = 512  # characters, the tree's own limit
 
@@ -88,7 +91,10 @@ class Source:
 
     def open_text(self) -> TextIO:
         """Open the file for text, without changing its line ends."""
-        return self.path.open(encoding=self.encoding_of(self.path), newline="")
+        file = self.path.open("rb")
+        head = file.peek(4)
+        file.seek(next((len(mark) for mark in (codecs.BOM_UTF8, _GB_MARK) if head.startswith(mark)), 0))
+        return io.TextIOWrapper(file, self.encoding_of(self.path), newline="")
 
     def encoding_of(self, path: Path) -> str:
         """Return the encoding of a file: UTF-16 or UTF-32 by its mark or its zeros, or the one that was named.
@@ -100,7 +106,7 @@ class Source:
             return DEFAULT_ENCODING if is_plain else self.encoding
         with path.open("rb") as file:
             head = file.read(4096)
-        for mark, name in ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
+        for mark, name in ((_GB_MARK, "gb18030"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
                            (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")):  # fmt: skip
             if head.startswith(mark):
                 return name
@@ -217,8 +223,12 @@ class ImportReport:
     """One for each batch that wrote something, in their order; `undo_import` takes all of them back."""
 
 
-def load(tree: KeywordTree, records: Iterable[Record], *, update: bool = False) -> ImportReport:
+def load(
+    tree: KeywordTree, records: Iterable[Record], report: ImportReport | None = None, *, update: bool = False
+) -> ImportReport:
     """Write the records, all or nothing per batch, and skip those whose id is there, or update them.
+
+    Counts are added to `report`, where one is given, after each batch.
 
     Of an info that is there, links that are missing are added, so that an import which was cut off completes itself.
 
@@ -227,11 +237,14 @@ def load(tree: KeywordTree, records: Iterable[Record], *, update: bool = False) 
 
     Cost: one sync a batch.
     """
-    report, waiting = ImportReport(), iter(records)
+    report, waiting = report or ImportReport(), iter(records)
     while batch := list(itertools.islice(waiting, BATCH)):
         first = report.operation_ids[:1]
+        counts = ImportReport()
         with tree.Operation(f"import, part of {first[0]}" if first else "import") as operation:
-            written = [_load_record(tree, record, report, update) for record in batch]
+            written = [_load_record(tree, record, counts, update) for record in batch]
+        for name in ("keywords", "infos", "links", "skipped", "changed"):
+            vars(report)[name] += vars(counts)[name]
         if any(written):
             report.operation_ids.append(operation.id)
     return report

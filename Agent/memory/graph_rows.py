@@ -191,9 +191,7 @@ def _read_one_way(db: sqlite3.Connection, id: str, is_out: bool) -> dict[tuple[s
     return found
 
 
-def entities_with(
-    db: sqlite3.Connection, wanted: Collection[frozenset[str]], limit: int | None
-) -> list[GraphEntity]:
+def entities_with(db: sqlite3.Connection, wanted: Collection[frozenset[str]], limit: int | None) -> list[GraphEntity]:
     """Return the entities that may have keywords, each as its units; see `KnowledgeGraph.find_by_keywords`."""
     having, wholes = defaultdict[str, set[str]](set), [whole(units) for units in wanted]
     units = {*map(_storable, chain(wholes, *wanted))}

@@ -68,7 +68,7 @@ class Filters:
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value)
             ):
-                raise InvalidInputError(f"{name} must be seconds since the epoch or a datetime, not {shorten(value)}")
+                raise InvalidInputError(f"{name} must be seconds since the epoch or an ISO date, not {shorten(value)}")
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
             raise InvalidInputError(f"metadata must be an object, not {shorten(self.metadata)}")
 

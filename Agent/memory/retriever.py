@@ -343,9 +343,7 @@ class _Search:
                 chosen.setdefault(fold(hung[each[1]][0].content), each)
         return self._results([*chosen.values()][:limit], said, later), len(said) < reach
 
-    def _results(
-        self, chosen: Sequence[_Scored], said: Mapping[str, Hit], later: Mapping[str, str]
-    ) -> list[Retrieved]:
+    def _results(self, chosen: Sequence[_Scored], said: Mapping[str, Hit], later: Mapping[str, str]) -> list[Retrieved]:
         """Return memories with their paths, the passages that fit best, and the other texts that count."""
         before = find_questions_before(self._index.db, [id for _, id, _ in chosen])
         hung, asked, results = self._hung(id for _, id, _ in chosen), self._hung(before.values()), []

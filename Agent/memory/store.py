@@ -289,8 +289,8 @@ class MemoryStore(MemoryWriter):
         min_score: float | None = None,
         kinds: Collection[str] | None = None,
         sources: Collection[str] | None = None,
-        since: float | datetime | None = None,
-        until: float | datetime | None = None,
+        since: float | datetime | str | None = None,
+        until: float | datetime | str | None = None,
         metadata: Mapping[str, Any] | None = None,
         config: RetrieverConfig | None = None,
     ) -> builtins.list[Retrieved]:
@@ -302,7 +302,8 @@ class MemoryStore(MemoryWriter):
             min_score: The least score, from 0 to 1; None is that of `config`.
             kinds: Only `"fact"`, `"episode"`, `"pattern"`, `"skill"`.
             sources: Only from these.
-            since: Not older than this; seconds since the epoch, or a datetime, without a time zone in UTC.
+            since: Not older than this; seconds since the epoch, a datetime or an ISO date, without a time zone in
+                UTC.
             until: Older than this, likewise.
             metadata: Only with these keys and values.
             config: Other channels and weights, for this call.
@@ -448,5 +449,7 @@ def _folder_of(place: str | Path, user: str | None, agent: str | None, session: 
 _EXISTING = 5  # memories on the same subject that a model is shown
 
 
-def _seconds(when: float | datetime | None) -> float | None:
+def _seconds(when: Any) -> Any:
+    with contextlib.suppress(ValueError):  # `Filters` refuses what is no time, too
+        when = datetime.fromisoformat(when) if isinstance(when, str) else when
     return seconds_of(when) if isinstance(when, datetime) else when

@@ -63,18 +63,8 @@ from ..base.forks import watch_forks
 from ..base.keys import hide_keys
 from ..keyword_tree import InvalidInputError, KeywordTreeError, LLMClient
 
-__all__ = [
-    "AnthropicChatClient",
-    "BudgetError",
-    "ModelClientError",
-    "OpenAIChatClient",
-    "Prices",
-    "ReplyError",
-    "ServiceError",
-    "Usage",
-    "client_from_environment",
-    "read_reply",
-]
+__all__ = ["AnthropicChatClient", "BudgetError", "ModelClientError", "OpenAIChatClient", "Prices", "ReplyError"]
+__all__ += ["ServiceError", "Usage", "client_from_environment", "read_reply"]
 
 KEY_LENGTH = 8
 """Characters that a key has at least. Shorter ones are placeholders (`none`, `EMPTY`), and not hidden in replies."""

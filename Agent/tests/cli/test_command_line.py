@@ -242,8 +242,8 @@ REFUSED = {
         *("", "bogus", "--bogus", "add", "add x --bogus", "show --depth -1", "link tea", "info", "info ' '"),
         *("move 编程 Python", "merge C# C#", "delete /", "rename C#", "alias C# nope --remove", "confirm ' ' C#"),
         *("move / C#", "merge / C#", "rename / x", "confirm x /", "add ' ' --parent /", "alias C# ' '"),
-        *(f"add {'x' * 600} --parent /", "show open", "link gil open", "info --change tea"),
-        *("search x --model some-model", "info x --change tea --to C#"),
+        *(f"add {'x' * 600} --parent /", "show open", "link gil open"),
+        *("search x --model some-model", "correct tea ' '"),
         *("import nope.csv", "import bad.json", "import other.json", "import bad.csv", "import bad.opml"),
         *("import bad.jsonl", "import a.csv --encoding klingon", "import a.csv --format html"),
         *("export a.xyz", "export no/such/folder.json", "export memory/change_log.jsonl"),
@@ -252,7 +252,7 @@ REFUSED = {
         *("context --data . prune --days -1", "context --data . prune --days 9"),
     ],
     1: [
-        *("add x --parent nope", "info x --to nope", "info x --change nope", "link nope C#", "link tea nope"),
+        *("add x --parent nope", "info x --to nope", "link nope C#", "link tea nope"),
         *("forget nope", "correct nope x"),
         *("show nope", "rename nope x", "alias nope x", "confirm q nope", "move nope /", "merge nope C#"),
         *("delete nope", "history nope", "undo 999", "undo x", "import a.csv --parent nope"),
@@ -320,7 +320,7 @@ class TestEveryCommand:
 
     def test_finds_no_store_in_an_empty_folder_and_makes_none(self, tmp_path: Path) -> None:
         nothing = Program(tmp_path / "none")
-        lines = "show|view|search x|ask x|info x --to y|info x --change y|link a b|export x.json|rename a b"
+        lines = "show|view|search x|ask x|info x --to y|link a b|export x.json|rename a b"
         lines += "|forget x|correct x y|alias a b|confirm a b|move a b|merge a b|delete a|history|undo"
         lines += "|backup b|verify|compact|repair new"
         for line in lines.split("|"):
@@ -763,7 +763,7 @@ class TestInfo:
         assert program.run(*linking[1].split(), "kitchen").startswith("linked to kitchen")
 
     def test_changes_one_that_is_there(self, program: Program) -> None:
-        program.run("info", "Milk first.", "--change", "tea")
+        program.run("correct", "tea", "Milk first.")
 
         assert program.infos("kitchen") == ["Milk first."]
 

@@ -1,5 +1,6 @@
 """Tests of import and export: what goes out comes back, in every format, whatever strangers wrote into it."""
 
+import codecs
 import csv
 import json
 import os
@@ -268,16 +269,21 @@ class TestImport:
             with pytest.raises(InvalidInputError, match=re.escape(f"no file or folder {missing!r}")):
                 import_file(tree, missing)  # type: ignore[arg-type]
 
-    def test_refuses_another_encoding_and_reads_it_where_it_is_named(self, tree: KeywordTree, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])  # as an editor leaves it that keeps the mark of another
+    def test_refuses_another_encoding_and_reads_it_where_it_is_named(
+        self, tree: KeywordTree, tmp_path: Path, mark: bytes
+    ) -> None:
         path = tmp_path / "a.csv"
-        path.write_bytes("path\n食物\n".encode("gb18030"))
+        path.write_bytes(mark + "path\n食物\n".encode("gb18030"))
         with pytest.raises(InvalidInputError, match=r"a\.csv: it is not utf-8: .* --encoding gb18030 "):
             import_file(tree, path)
         with pytest.raises(InvalidInputError, match="klingon"):
             import_file(tree, path, encoding="klingon")
         import_file(tree, path, encoding="gb18030")
+        path.write_bytes("\ufeffpath\n茶\n".encode("gb18030"))
+        import_file(tree, path)  # known by its own mark
 
-        assert outline(tree) == ["食物"]
+        assert outline(tree) == ["食物", "茶"]
 
     @pytest.mark.parametrize(
         ("text", "encoding"),
@@ -338,7 +344,7 @@ class TestImport:
         rows = [json.dumps({"id": str(number), "name": f"n{number}"}) for number in range(6)]
         bad = [*rows[:4], json.dumps({"id": "4", "name": " "}), rows[5]]
         path = write(tmp_path, "a.json", f'{{"keywords": [{",".join(bad)}]}}')
-        with batches_of(3), pytest.raises(InvalidInputError, match="blank"):
+        with batches_of(3), pytest.raises(InvalidInputError, match=r"blank.*before that, 3 keywords, 0 infos"):
             import_file(tree, path)
 
         assert outline(tree) == ["n0", "n1", "n2"]

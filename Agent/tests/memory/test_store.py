@@ -195,7 +195,7 @@ class TestRemember:
             store.remember(episode)
 
             assert store.retriever.known()[episode.id].time == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-            assert len(store.recall("kettle", until=datetime(2026, 1, 1, 4))) == 1
+            assert len(store.recall("kettle", since="2026-01-01", until=datetime(2026, 1, 1, 4))) == 1
             assert store.recall("kettle", until=datetime(2026, 1, 1)) == []
         time.tzset()
 
