@@ -301,14 +301,8 @@ def _placeholder(id: str) -> str:
 
 
 TOOLS: tuple[Tool[...], ...] = (
-    knowledge_search,
-    knowledge_save,
-    knowledge_update,
-    knowledge_batch_update,
-    knowledge_list,
-    knowledge_slim,
-    resource_save,
-    resource_get,
+    *(knowledge_search, knowledge_save, knowledge_update, knowledge_batch_update, knowledge_list, knowledge_slim),
+    *(resource_save, resource_get),
 )
 """All that an agent is given; each has `schema`."""
 

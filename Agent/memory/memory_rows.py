@@ -65,9 +65,8 @@ class Filters:
                 object.__setattr__(self, name, tuple(check_strings(name, value)))
         for name in ("since", "until"):
             value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value)
-            ):
+            is_time = isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+            if value is not None and not is_time:
                 raise InvalidInputError(f"{name} must be seconds since the epoch or an ISO date, not {shorten(value)}")
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
             raise InvalidInputError(f"metadata must be an object, not {shorten(self.metadata)}")
