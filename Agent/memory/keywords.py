@@ -24,7 +24,7 @@ language, goes by the text.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -35,13 +35,13 @@ from typing_extensions import override
 from ..base.speech import NOT_OWN, own_words
 from ..base.text import fold_case, split_all
 from ..finding.texts import STOP_WORDS as ASKING_WORDS
-from ..finding.texts import find_runs
+from ..finding.texts import find_runs, is_unspaced
 from ..finding.texts import terms as terms_of
 from ..finding.texts import terms_of as all_terms_of
 
 __all__ = ["CHINESE_STOP_WORDS", "ONE_AT_A_TIME", "OTHER", "SPEAKER", "STOP_WORDS", "ChineseKeywordExtractor"]
 __all__ += ["KeywordExtractor", "SimpleKeywordExtractor", "asked_relations", "asked_subjects", "cut_ngrams"]
-__all__ += ["cut_words", "relation_of", "says_change", "states_of", "subjects_of", "words_of"]
+__all__ += ["cut_words", "may_be_about", "relation_of", "says_change", "states_of", "subjects_of", "words_of"]
 
 Cut: TypeAlias = Callable[[str], Sequence[str]]
 """Cuts a text without spaces into words."""
@@ -218,9 +218,17 @@ _find_speaker = re.compile(r"\b(?:i|we)\b|[我俺咱](?!们?的|国)", re.IGNORE
 _find_other = re.compile(r"\b(?:s?he|they)\b|[她他它]", re.IGNORECASE).search
 # When something is so, and where one comes from.
 _drop_circumstances = re.compile(
-    r"[上下]个?[月周年]|[去今明前]年|[昨今明前]天|(?<![A-Za-z0-9])\d{1,4}(?![A-Za-z0-9])|[年月日号]|[现目]前|现在|最近|刚刚?|已经?|后来|终于|们|也|都"
+    r"[上下]个?[月周年]|[去今明前]年|[昨今明前]天|(?<![A-Za-z0-9])\d{1,4}(?![A-Za-z0-9])[年月日号]?"
+    r"|[一二三四五六七八九十]+[年月日号]|[现目]前|现在|最近|后来|终于|们"
+    r"|(?:(?<=[我俺咱她他它们])|(?<=\w\w))(?:刚刚?|已经?|也|都)+(?=从|[,，]|$)"  # 李刚 and 孙刚洋 are names
     r"|从[^,，。]{1,12}(?=[,，]|$)|[,，]"
 ).sub
+
+
+_NAME = 6  # characters of a name without blanks
+_drop_owner = re.compile("^[我俺咱]们?(?:的|家$)?").sub
+_split_pair = re.compile("(?<=..)[和跟与](?=..)").split
+_find_names = re.compile(r"(?<=\w[^\w.!?])[A-Z][\w'’-]+").findall
 
 
 def asked_relations(question: str) -> frozenset[str]:
@@ -274,13 +282,34 @@ def states_of(said: Mapping[str, str], relation_types: Collection[str]) -> dict[
 
 
 def asked_subjects(question: str) -> frozenset[str]:
-    """Return the terms of whom a question may be about, `SPEAKER` for the caller."""
+    """Return whom a question may be about: its terms, parts of its runs without blanks, `SPEAKER` for the caller."""
     subjects = frozenset(terms_of(question)) - STOP_WORDS - ASKING_WORDS  # 我 is also in 我妹妹
-    return subjects | ({SPEAKER} if _find_speaker(question) else set())
+    runs = [run for run, _ in find_runs(question) if run]
+    parts = {run[at:end] for run in runs for at in range(len(run)) for end in range(at + 1, at + 1 + _NAME)}
+    return subjects | parts | ({SPEAKER} if _find_speaker(question) else set())
+
+
+def asked_names(question: str) -> frozenset[str]:
+    """Return the terms of the words of a question that are written as names, but for its first word."""
+    return frozenset(terms_of(" ".join(_find_names(question))))
+
+
+def may_be_about(subjects: Set[str], asked: Set[str], names: Set[str]) -> bool:
+    """Tell whether the subject of a statement may be one that a question is about: Maria Lopez is no Maria Garcia.
+
+    >>> of = [subjects_of(text, "lives_in") for text in ("Maria Garcia lives in Rome.", "罗娟华住在罗马。")]
+    >>> asked = ["Where does Maria Garcia live?", "Where does Maria Lopez live?", "罗娟华住在哪里？", "罗军华住在哪里？"]
+    >>> [[may_be_about(each, asked_subjects(one), asked_names(one)) for one in asked] for each in of]
+    [[True, False, False, False], [False, False, True, False]]
+    """
+    return not asked.isdisjoint(subjects) and (subjects <= asked or names <= subjects)
 
 
 def _subjects_in(said: str, terms: set[str]) -> set[str]:
     """Return the subject of a sentence by the words before its verb, and their terms: none there is its speaker."""
+    parts = (part for run, _ in find_runs(said) for part in _split_pair(_drop_owner("", run)))
+    runs = {*parts} - CHINESE_STOP_WORDS - {""}
+    terms = {term for term in terms if not is_unspaced(term)} | runs
     terms = terms - STOP_WORDS - ASKING_WORDS
     numbered = [term for term in terms if not term.isalpha() and not term.isdecimal()]
     terms -= {term for term in terms for whole in numbered if term != whole and term in whole}  # Person5 is no Person7

@@ -44,8 +44,10 @@ from .keywords import (
     SPEAKER,
     ChineseKeywordExtractor,
     KeywordExtractor,
+    asked_names,
     asked_relations,
     asked_subjects,
+    may_be_about,
     says_change,
     states_of,
     words_of,
@@ -176,6 +178,7 @@ class MemoryRetriever:
         self._extractor = keyword_extractor or ChineseKeywordExtractor()
         self.config = config or RetrieverConfig()
         self._clock, self._speaker = clock, frozenset(texts.terms(speaker))
+        self._called = asked_subjects(speaker)  # how memories name the speaker
 
     def retrieve(
         self, query: str, limit: int = 5, filters: Filters | None = None, config: RetrieverConfig | None = None
@@ -258,8 +261,8 @@ class _Search:
         self._scoring = config.scoring or (GraphDistance() if self._graph_only else TextOverlap())
         weights = self._scoring.weights
         self._text_alone = weights.graph == weights.temporal == weights.reference == 0.0
-        self._asks_for, self._subjects = asked_relations(query), asked_subjects(query)
-        self._called, terms = retriever._speaker | _USER, {*texts.terms(query)}  # how memories name the speaker
+        self._asks_for, self._subjects, self._names = asked_relations(query), asked_subjects(query), asked_names(query)
+        self._called, terms = retriever._called | _USER, {*texts.terms(query)}
         if retriever._speaker and retriever._speaker <= terms:
             self._subjects |= {SPEAKER}
         self._hanging, self._lent = list[str](), dict[str, dict[str, float]]()
@@ -401,7 +404,7 @@ class _Search:
     def _with_subject(self, ids: Collection[str]) -> list[str]:
         """Return those of some memories that state where someone lives or works whom the question may be about."""
         stated = self._states(ids)
-        return [id for id in stated if any(not self._subjects.isdisjoint(state) for state in stated[id])]
+        return [id for id in stated if any(may_be_about(state, self._subjects, self._names) for state in stated[id])]
 
     def _of_others(self, ids: Collection[str]) -> set[str]:
         """Return those of some memories that state where another lives or works; the question is about the speaker."""

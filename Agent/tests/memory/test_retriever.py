@@ -397,6 +397,8 @@ class TestWhatWasTakenBack:
             ("I live in Paris.", "Where do I live?", 'She said "I moved to Rome".'),
             ("My favourite film is Alien.", "What is my favourite film?", "A new bike! Her favourite film was Up."),
             *(("我住在巴黎。", "我住在哪里？", later) for later in ("我妹妹安娜住在罗马。", "你爱人搬到罗马了。")),
+            ("罗军华住在巴黎。", "罗军华住在哪里？", "孙刚华住在罗马。"),
+            ("Maria Lopez lives in Paris.", "Where does Maria Lopez live?", "Maria Garcia moved to Rome."),
         ],
     )
     def test_nothing_else_takes_it_back(self, tree: KeywordTree, older: str, question: str, later: str) -> None:
