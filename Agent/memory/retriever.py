@@ -344,7 +344,10 @@ class _Search:
         for each in scored:
             if each[1] in hung and each[1] not in gone:  # a repetition of a newer one takes no second place
                 chosen.setdefault(fold(hung[each[1]][0].content), each)
-        return self._results([*chosen.values()][:limit], said, later), len(said) < reach
+        # A score below LACKING is limited by nothing, and those of all texts after it are no greater.
+        least = min(self._config.min_score, LACKING) if self._text_alone and not by_dice else 0.0
+        is_all = len(said) < reach or ranked[-1].score < least
+        return self._results([*chosen.values()][:limit], said, later), is_all
 
     def _results(self, chosen: Sequence[_Scored], said: Mapping[str, Hit], later: Mapping[str, str]) -> list[Retrieved]:
         """Return memories with their paths, the passages that fit best, and the other texts that count."""

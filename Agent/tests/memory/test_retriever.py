@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from Agent.finding.calibration import ANSWER_BAR
+from Agent.finding.index import Index
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.graph import GraphEntity, GraphRelation
 from Agent.memory.keywords import SimpleKeywordExtractor
@@ -346,6 +347,15 @@ class TestMinScore:
         assert retriever.retrieve("kettle", config=RetrieverConfig(min_score=found.score))
         above = RetrieverConfig(min_score=math.nextafter(found.score, 2.0))
         assert retriever.retrieve("kettle", config=above) == []
+
+    def test_what_nothing_answers_reads_no_further(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        search, read = Index.search, list[int]()
+        monkeypatch.setattr(Index, "search", lambda *given, **more: read.append(given[2]) or search(*given, **more))
+        for number in range(300):
+            tree.CreateInfo(f"Person {number} lives in Rome.")
+
+        assert MemoryRetriever(tree, config=RetrieverConfig(min_score=0.3)).retrieve("Is Eve in Rome?", 3) == []
+        assert max(read) <= 12
 
 
 class TestDiceOverlap:

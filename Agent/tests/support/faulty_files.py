@@ -775,7 +775,7 @@ class FaultyDisk:
     def _is_held_by_another(self, descriptor: _Descriptor) -> bool:
         return any(
             other.holds_lock and other.number == descriptor.number
-            for other in self._descriptors.values()
+            for other in [*self._descriptors.values()]  # threads open and close meanwhile
             if other is not descriptor
         )
 
