@@ -29,8 +29,7 @@ def called(said: Iterable[str], word: str, thesaurus: Thesaurus) -> list[str]:
     """
     if not texts.is_unspaced(word):
         named = [each for text in said for each in _find_named(text)]
-        nouns = texts.terms_of([noun for noun, _ in named])
-        names = " ".join(names for (_, names), noun in zip(named, nouns, strict=True) if word in noun[:2])
+        names = " ".join(name for noun, name in named if word in texts.terms(noun)[:2])
         return [term for term in texts.terms(names) if not texts.kinds(term) and term not in texts.STOP_WORDS]
     text, found = "\n".join(said), list[str]()
     at = text.find(word)

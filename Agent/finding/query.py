@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
 from heapq import nlargest
 from itertools import pairwise
+from typing import TypeAlias
 
 from . import texts
 from .codes import NAME_BITS, decode
@@ -29,24 +31,17 @@ INTRODUCED, _BEGINNING = 12, 300  # texts at most in which a name is looked for;
 _ABOVE = 1 + 1e-9  # beyond what sums are rounded by
 
 
-class _Table(dict[int, float]):
-    """Code → value of a function of it, computed once."""
-
-    def __init__(self, compute: Callable[[int], float]) -> None:
-        self._compute = compute
-
-    def __missing__(self, code: int) -> float:
-        found = self[code] = self._compute(code)
-        return found
+_Saturated: TypeAlias = Callable[[int], float]
+"""Returns what a code is of the most that a term can bring: tf / (K1 + tf)."""
 
 
 def _add(
-    gains: dict[int, float], postings: Postings, weight: float, saturated: _Table, are_known: bool = False
+    gains: dict[int, float], postings: Postings, weight: float, saturated: _Saturated, are_known: bool = False
 ) -> None:
     """Add the gains of a term to those of the documents so far; `are_known`: of no others."""
     is_first = not gains
     for code, documents in postings.items():
-        gain = weight * saturated[code]
+        gain = weight * saturated(code)
         if is_first:
             gains.update(dict.fromkeys(documents, gain))
         else:
@@ -100,9 +95,7 @@ class Query:
         """Term → near words that the index has, each with its share."""
         if any(self.near.values()):
             self._read_near()
-        self._tf = _Table(self._read_code)
-        """Code → how often the document has the term, by the lengths of its fields."""
-        self._saturated = _Table(lambda code: self._tf[code] / (K1 + self._tf[code]))
+        self._saturated = self._saturate(K1)
         self._codes: dict[int, dict[str, tuple[int, float]]] = {}
         """Document → the terms that it has, each with its code and its share."""
         self.covered: dict[int, float] = {}
@@ -231,7 +224,11 @@ class Query:
                 return
             yield term
 
-    def _read_code(self, code: int) -> float:
+    def _saturate(self, k1: float) -> _Saturated:
+        return cache(lambda code: (tf := self._tf(code)) / (k1 + tf))
+
+    def _tf(self, code: int) -> float:
+        """Return how often a document has a term, by the lengths of its fields."""
         length, count, text_length, is_passage = decode(code)
         mean_name, mean_text, mean_passage = self._means
         found = self._name_weight / (1 - B + B * length / mean_name) if length else 0.0
@@ -250,7 +247,7 @@ class Query:
         if may_drop := bool(count) and size > DROPPED:
             for term, postings in self.postings.items():
                 codes = postings.keys() | {code for code, _ in self.lent.get(term, {}).values()}
-                most[term] *= max(map(saturated.__getitem__, codes), default=0.0)
+                most[term] *= max(map(saturated, codes), default=0.0)
         found, left = dict[int, float](), math.fsum(most.values())
         bar, are_known = left / 6, False
         for term in sorted(most, key=lambda term: (-most[term], term)):
@@ -262,7 +259,7 @@ class Query:
             _add(found, self.postings[term], weight, saturated, are_known)
             for document in found.keys() & lent.keys() if are_known else lent:
                 code, share = lent[document]
-                found[document] = found.get(document, 0.0) + weight * saturated[code] * share
+                found[document] = found.get(document, 0.0) + weight * saturated(code) * share
             left -= most[term]
         if not has_passages:
             return found, {}
@@ -294,7 +291,7 @@ class Query:
         """Return term → gain of one document, or of its names alone."""
         bits, found = NAME_BITS if names_only else ~0, dict[str, float]()
         for term, (code, share) in self._codes_of(document).items():
-            if gain := self._saturated[code & bits]:
+            if gain := self._saturated(code & bits):
                 found[term] = gain * self.weights[term] * share
         return found
 
@@ -308,7 +305,7 @@ class Query:
         if not self._grams:
             return found
         mass = math.fsum(map(self.idf, self._grams))
-        saturated = _Table(lambda code: self._tf[code] / (K1 * self._name_weight + self._tf[code]))
+        saturated = self._saturate(K1 * self._name_weight)
         for gram, postings in self.index.postings([*self._choose(self._grams)]).items():
             _add(found, postings, self.idf(gram) / mass, saturated)
         return found

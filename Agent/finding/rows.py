@@ -236,7 +236,7 @@ class Rows(IndexFile):
     def _rows(self, keys: Collection[str | bytes]) -> list[tuple[str | bytes, int, int | None, str | None]]:
         """Return key, number, context and group of units, those that are there."""
         found = "select id, num, above, grp from unit where checksum in"
-        rows = self._select(found, packing.checksums(keys), KEYS, NUMBERS, (int, NONE), (str, NONE))
+        rows = self._select(found, map(packing.checksum, keys), KEYS, NUMBERS, (int, NONE), (str, NONE))
         return [row for row in rows if row[0] in keys]
 
     # -- texts ----------------------------------------------------------------

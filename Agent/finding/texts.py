@@ -9,16 +9,16 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain
-from operator import add
+from itertools import chain, compress
+from operator import add, not_
 from string import ascii_lowercase
 
 from ..base.text import split_sentences as sentences
 from ..keyword_tree import INVISIBLE, POINTS
 
-__all__ = ["KINDS", "STOP_WORDS", "find_runs", "fold", "fold_all", "has_digit", "is_unspaced"]
-__all__ += ["asked_words", "corrections", "cut_question", "drop_asking", "drop_units", "kinds", "passages", "question"]
-__all__ += ["sentences", "terms", "terms_of", "trigrams", "words"]
+__all__ = ["KINDS", "STOP_WORDS", "asked_words", "corrections", "cut_question", "drop_asking", "drop_units"]
+__all__ += ["find_runs", "fold", "has_digit", "is_unspaced", "kinds", "passages", "question", "sentences", "terms"]
+__all__ += ["trigrams", "words"]
 
 # Letters of scripts that put no blanks between words.
 _UNSPACED = (
@@ -114,11 +114,6 @@ def fold(text: str) -> str:
     return _drop_separators("", "".join(parts))
 
 
-def fold_all(texts: Iterable[str]) -> list[str]:
-    """Return each text folded."""
-    return [*map(fold, texts)]
-
-
 def words(text: str) -> list[str]:
     """Return the runs of letters of a text, in order, as they are written but for accents and width."""
     return [unspaced or word for unspaced, word in find_runs(fold(text))]
@@ -128,11 +123,6 @@ def asked_words(sentence: str) -> list[tuple[str, list[str]]]:
     """Return the words of a sentence but those that ask, each with its first term; a run without blanks has none."""
     runs = find_runs(fold(drop_asking(sentence)))
     return [(unspaced or word, [] if unspaced else [*_forms(word)[:1]]) for unspaced, word in runs]
-
-
-def terms_of(texts: Iterable[str]) -> list[list[str]]:
-    """Return the terms of each text."""
-    return [*map(terms, texts)]
 
 
 def terms(text: str) -> list[str]:
@@ -274,9 +264,7 @@ def cut_question(query: str) -> tuple[list[str], list[str]]:
     parts = sentences(query) or [query]
     asks = [part.rstrip().endswith(("?", "？")) for part in parts]
     asks = [True] * len(parts) if not any(asks) else [*asks[:-1], True]
-    return [part for part, is_asking in zip(parts, asks, strict=True) if is_asking], [
-        part for part, is_asking in zip(parts, asks, strict=True) if not is_asking
-    ]
+    return [*compress(parts, asks)], [*compress(parts, map(not_, asks))]
 
 
 def drop_asking(sentence: str) -> str:

@@ -87,14 +87,6 @@ select num from passage where unit = :num union select 2 * num from unit where a
 """
 
 
-def _take_from(ordered: list[int], least: int) -> list[int]:
-    """Take from a list the values that are not below a bound."""
-    start = bisect.bisect_left(ordered, least)
-    taken = ordered[start:]
-    del ordered[start:]
-    return taken
-
-
 class WritableRows(Rows):
     """The rows of an index; see the head of `rows`, and `IndexFile` for arguments and errors of all methods."""
 
@@ -221,7 +213,8 @@ class WritableRows(Rows):
         last = db.execute("select max(first) from said").fetchone()[0] or 0
         while changed:  # those of a block together, the last ones first
             first, kept = self._block(changed[-1])
-            documents = _take_from(changed, first)
+            start = bisect.bisect_left(changed, first)
+            documents, changed = changed[start:], changed[:start]
             is_full = packing.SHRUNK * sum(map(len, kept.values())) >= packing.BLOCK
             if first == last and is_full and documents[0] > max(kept):  # all are new
                 kept = {}

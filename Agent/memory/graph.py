@@ -34,7 +34,7 @@ from typing_extensions import override
 
 from ..base.checks import check_count, check_string, check_strings, shorten
 from ..base.text import fold_case as fold
-from ..finding.texts import terms, terms_of
+from ..finding.texts import terms
 from ..keyword_tree import InvalidInputError, NotFoundError
 from .scoring import graph_distance
 
@@ -337,7 +337,7 @@ def units_of(text: str) -> frozenset[str]:
 
 def _units_in(entity: GraphEntity) -> list[frozenset[str]]:
     """Return the units of the searched texts of an entity: names and tags, at the end the description."""
-    return [*map(frozenset, terms_of([entity.name, *entity.aliases, *entity.tags, entity.description]))]
+    return [*map(frozenset, map(terms, [entity.name, *entity.aliases, *entity.tags, entity.description]))]
 
 
 def _fit(keywords: Set[frozenset[str]], entity: GraphEntity) -> int:
@@ -384,7 +384,7 @@ def check_keywords(keywords: Iterable[str], limit: int | None) -> Set[frozenset[
     """Return the units of the keywords that have any."""
     if limit is not None:
         check_count("limit", limit)
-    return {*map(frozenset, terms_of(check_strings("keywords", keywords)))} - {frozenset()}
+    return {*map(frozenset, map(terms, check_strings("keywords", keywords)))} - {frozenset()}
 
 
 # The simplest implementation

@@ -37,7 +37,6 @@ from ..base.text import fold_case, split_all
 from ..finding.texts import STOP_WORDS as ASKING_WORDS
 from ..finding.texts import find_runs, is_unspaced
 from ..finding.texts import terms as terms_of
-from ..finding.texts import terms_of as all_terms_of
 
 __all__ = ["CHINESE_STOP_WORDS", "ONE_AT_A_TIME", "OTHER", "SPEAKER", "STOP_WORDS", "ChineseKeywordExtractor"]
 __all__ += ["KeywordExtractor", "SimpleKeywordExtractor", "asked_relations", "asked_subjects", "cut_ngrams"]
@@ -276,7 +275,7 @@ def states_of(said: Mapping[str, str], relation_types: Collection[str]) -> dict[
                 match = _STATED[kind].search(sentence)
                 if match is not None and not sentence.endswith(("?", "？")) and not _is_past(sentence):
                     stated.append((key, place, _drop_circumstances(" ", sentence[: match.start()])))
-    for (key, place, before), terms in zip(stated, all_terms_of([before for *_, before in stated]), strict=True):
+    for (key, place, before), terms in zip(stated, map(terms_of, (before for *_, before in stated)), strict=True):
         found[key][place] |= _subjects_in(before, {*terms})
     return found
 

@@ -18,7 +18,7 @@ from typing import Any
 from ..base.checks import check_strings, shorten
 from ..base.text import fold, strings_of
 from ..finding.index import Index
-from ..finding.packing import checksum, checksums, to_id, to_key, to_keys
+from ..finding.packing import checksum, to_id, to_key, to_keys
 from ..keyword_tree import Info, InvalidInputError
 from . import graph_rows
 from .memory_fields import MEMORY_KEY, memory_fields, sources_of, superseded_ids
@@ -244,7 +244,8 @@ def select_rows(
     for start in range(0, len(listed), 400):
         part = listed[start : start + 400]
         marks = ",".join("?" * len(part))
-        rows = db.execute(f"{sql} and checksum in ({marks}) and id in ({marks})", [*values, *checksums(part), *part])
+        given = [*values, *map(checksum, part), *part]
+        rows = db.execute(f"{sql} and checksum in ({marks}) and id in ({marks})", given)
         found += [(keys[key], *row) for key, *row in rows]
     return found
 

@@ -294,7 +294,7 @@ class _Search:
             " ".join([each.name, *getattr(each, "aliases", ()), *(tag for tag in each.tags if tag not in ENTITY_TYPES)])
             for each in named.values()
         ]
-        names = {id: asked & {*terms} for id, terms in zip(named, texts.terms_of(called), strict=True)}
+        names = {id: asked & {*terms} for id, terms in zip(named, map(texts.terms, called), strict=True)}
         if is_cut:
             found |= {id: {path[-1].id: None for path in paths} for id, (_, paths) in self._hung(found).items()}
         for id, on in found.items():
