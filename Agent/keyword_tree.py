@@ -4356,9 +4356,8 @@ def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> N
     infos = []
     if info_policy == "delete":  # those of no other keyword
         linked = dict.fromkeys(_InfoIdOf(row) for node_id in doomed for row in state.by_node.Get(node_id))
-        for info_id in linked:
-            if all(_ReadLinkKey(row)[2] in doomed for row in state.by_info.Get(info_id)):
-                infos.append(tx.ReadInfo(info_id))
+        free = [each for each in linked if all(_ReadLinkKey(row)[2] in doomed for row in state.by_info.Get(each))]
+        infos = [*map(tx.ReadInfo, free)]
     _MoveLinks(tx, state, doomed, parent_id if info_policy == "reattach" else None)
     for child in children:
         tx.Change(child, parent_id=parent_id)

@@ -30,7 +30,7 @@ try:
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.tools import BaseTool, StructuredTool, ToolException
-    from pydantic import Field, PrivateAttr
+    from pydantic import ConfigDict, Field, PrivateAttr
 except ImportError as error:
     raise ImportError("the retriever needs langchain: pip install '.[langchain]' in its repository") from error
 
@@ -47,6 +47,7 @@ class KeywordTreeRetriever(BaseRetriever):
     their index beside the tree, `indexes/memories.db` of its folder, or of its cache folder where the log is shared.
     """
 
+    model_config = ConfigDict(extra="forbid")
     tree: KeywordTree
     """Where the infos are."""
     k: int = Field(default=5, ge=1)

@@ -303,8 +303,7 @@ class KeywordTreeStore(ItemAdapter, BaseStore):
         with self._lock:
             if len(puts) < len(ops):  # who only puts need not know what is there: loading would decode all it wrote
                 self._items.catch_up()
-            for op in ops:
-                results.append(self._answer(op, refreshed))
+            results.extend(self._answer(op, refreshed) for op in ops)
         if puts:
             self._write(puts)
         if refreshed:

@@ -589,7 +589,7 @@ def _refuse(**given: object) -> None:
     """Refuse mem0's options that cannot be done here."""
     for name, value in given.items():
         if value is not None:
-            hint = ": ids go into filters" if name in OWNERS else ""
+            hint = ": ids go into filters" if name in OWNERS else ": top_k is its name" if name == "limit" else ""
             raise InvalidInputError(f"{name} cannot be taken here{hint}: {shorten(value)}")
 
 

@@ -258,18 +258,14 @@ def view(session: Session, port: int) -> None:
 
 
 def find_places(session: Session, tree: KeywordTree, question: str) -> list[dict[str, str]]:
-    """Return the keywords of the infos that answer a question, and those that it names, each once, best first.
-
-    An info without a keyword stands for itself.
-    """
-    places: dict[str, str] = {}
+    """Return the infos that answer a question, by their first keyword or themselves; then keywords that it names."""
+    places = []
     for text in recall(session, tree, question, VIEWED) if question.strip() else ():
         keywords = tree.GetKeywordsOfInfo(text["id"], 0, 1)
-        places.setdefault(keywords[0][0].id if keywords else text["id"], text["sentence"])
-    for node, confidence in tree.RankCandidates(question, VIEWED):
-        if confidence >= NEAR:
-            places.setdefault(node.id, "")
-    return [{"id": id, "excerpt": excerpt} for id, excerpt in places.items()]
+        places.append({"id": keywords[0][0].id if keywords else text["id"], "excerpt": text["sentence"]})
+    shown = {place["id"] for place in places}
+    named = [node.id for node, confidence in tree.RankCandidates(question, VIEWED) if confidence >= NEAR]
+    return [*places, *({"id": id, "excerpt": ""} for id in named if id not in shown)]
 
 
 @command("show", "Look")

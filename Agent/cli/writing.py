@@ -10,7 +10,7 @@ from ..formats.records import ROOT_ID
 from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, RelationType
 from .program import command
 from .screen import line, shorten, spell_row
-from .session import Session, UnknownNameError, path_of, spell_keyword, spell_links, spell_places, unclear
+from .session import NEAR, Session, UnknownNameError, path_of, spell_keyword, spell_links, spell_places, unclear
 
 
 def read_content(content: str) -> str:
@@ -77,7 +77,8 @@ def choose_place(session: Session, name: str, description: str, yes: bool) -> st
     places.append((ROOT_ID, "/"))
     for number, (_, shown) in enumerate(places, 1):
         session.messages.print(line((f"{number}  ", "bold"), shown))
-    number = click.prompt(say("where does it belong?"), type=click.IntRange(1, len(places)), default=1, err=True)
+    best = 1 if found[0][1] >= NEAR else len(places)
+    number = click.prompt(say("where does it belong?"), type=click.IntRange(1, len(places)), default=best, err=True)
     return places[number - 1][0]
 
 

@@ -144,9 +144,7 @@ def within(
         owners = query.index.owners(part)
         rows = query.index.units(set(owners.values()))
         allowed = allow([row.id for row in rows.values()], among)
-        for document in part:
-            if rows[owners[document]].id in allowed:
-                chosen.append(document)
+        chosen += [document for document in part if rows[owners[document]].id in allowed]
         if len(chosen) >= count:
             break
     return chosen[:count]

@@ -91,7 +91,7 @@ class RetrieverConfig:
     def __post_init__(self) -> None:
         # "graph_only" is as good as GRAPH_ONLY
         if not isinstance(self.strategy, str) or self.strategy not in list(RetrievalStrategy):
-            raise InvalidInputError(f"strategy must be a RetrievalStrategy, not {shorten(self.strategy)}")
+            raise InvalidInputError(f"strategy must be {' or '.join(RetrievalStrategy)}, not {shorten(self.strategy)}")
         object.__setattr__(self, "strategy", RetrievalStrategy(self.strategy))
         check_count("depth", self.depth, 0)
         if not isinstance(self.min_score, (int, float)) or not 0 <= self.min_score <= 1:

@@ -120,8 +120,8 @@ class MemoryStore(MemoryWriter):
     Writing is inherited from `MemoryWriter`. The parts that it delegates to are public, and can be used alone.
 
     Args:
-        place: A folder, which holds one directory for each namespace; or an open `KeywordTree`, which `close` leaves
-            open.
+        place: A folder, which holds one directory for each namespace; that of a tree, which is one memory; or an open
+            `KeywordTree`, which `close` leaves open.
         user, agent, session: The namespace in a folder; no other namespace sees its memories.
         llm_client: The model, for the tree and for `extract="model"`.
         extract: The reader of entities and relations: `"model"`, the `llm_client`; None, no one: a memory is its text,
@@ -443,6 +443,10 @@ def _folder_of(place: str | Path, user: str | None, agent: str | None, session: 
     folder = namespace_folder(place, user, agent, session).absolute()
     if a_file := next((path for path in (folder, *folder.parents) if os.path.isfile(path)), None):
         raise InvalidInputError(f"this is a file, not a folder: {str(a_file)!r}")
+    if (tree := Path(place).absolute()).joinpath(LOG_NAME).exists() and not folder.exists():
+        if folder != namespace_folder(tree):
+            raise InvalidInputError(f"one memory is in this folder, without names: {str(place)!r}")
+        return tree
     return folder
 
 

@@ -148,7 +148,9 @@ class TestRetriever:
         assert retriever.invoke("zzz") == retriever.invoke("") == retriever.invoke("  ") == []
         assert KeywordTreeRetriever(tree=tree, min_score=1.0).invoke("How is tea made?") == []
 
-    @pytest.mark.parametrize("options", [{"k": 0}, {"k": "many"}, {"min_score": 2}, {"tree": "folder"}, {"filter": 7}])
+    @pytest.mark.parametrize(
+        "options", [{"k": 0}, {"k": "many"}, {"min_score": 2}, {"tree": "folder"}, {"filter": 7}, {"minscore": 1}]
+    )
     def test_what_cannot_be_used_is_refused(self, tree: KeywordTree, options: dict[str, Any]) -> None:
         with pytest.raises(ValidationError, match=next(iter(options))):
             KeywordTreeRetriever(**{"tree": tree, **options})

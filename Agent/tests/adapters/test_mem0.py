@@ -270,7 +270,7 @@ class TestSearch:
             ("x", {"filters": {"topic": "tea"}}, "at least one of"),
             ("x", {"filters": "user_id"}, "filters must be"),
             ("x", {"user_id": "ada"}, "user_id cannot be taken here: ids go into filters"),
-            ("x", {"limit": 3}, "limit cannot be taken"),
+            ("x", {"limit": 3}, "limit cannot be taken here: top_k is"),
             ("x", {"rerank": True}, "rerank"),
             ("x", {"reference_date": "2020-01-01"}, "reference_date"),
             ("x", {"threshold": 2}, "from 0 to 1"),

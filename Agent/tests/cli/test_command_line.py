@@ -701,13 +701,23 @@ class TestAdd:
         assert said.splitlines()[-1] == "next: keyword-tree add 'sour dough'"
         assert "next: " not in program.run("show", "sour dough", code=1)
 
-    @pytest.mark.parametrize(("typed", "chosen"), [(b"\n", 0), (b"9\n2\n", 1), (b"4\n", 3), (b"\x04", None)])
-    def test_offers_three_places_on_a_terminal(self, program: Program, typed: bytes, chosen: int | None) -> None:
+    @pytest.mark.parametrize(
+        ("typed", "chosen", "name"),
+        [
+            (b"\n", 0, "Rust code"),
+            (b"\n", 3, "zebra book dress"),
+            (b"9\n2\n", 1, "Rust code"),
+            (b"\x04", None, "Rust code"),
+        ],
+    )
+    def test_offers_three_places_on_a_terminal(
+        self, program: Program, typed: bytes, chosen: int | None, name: str
+    ) -> None:
         for path in ("编程/Go code", "编程/Java code", "kitchen/code books", "编程/C#/dress code"):
             program.run("add", path)
         ours, theirs = pty.openpty()
         os.write(ours, typed)
-        command = [*PROGRAM, "add", "Rust code", "--data", str(program.data)]
+        command = [*PROGRAM, "add", name, "--data", str(program.data)]
         done = subprocess.run(command, env=ENVIRONMENT, stdin=theirs, capture_output=True, text=True, timeout=60)
         os.close(ours)
         os.close(theirs)
@@ -719,7 +729,7 @@ class TestAdd:
             assert (done.returncode, done.stdout, program.keyword("Rust code")) == (2, "", None)
         else:
             place = f"{offered[chosen][1]} / ".removeprefix("/ / ")
-            assert done.stdout.startswith(f"added {place}Rust code  (undo ")
+            assert done.stdout.startswith(f"added {place}{name}  (undo ")
 
     def test_takes_the_best_place_where_that_is_said(self, program: Program) -> None:
         for name in ("Go code", "Java code", "Ada code"):
@@ -956,13 +966,14 @@ class TestShow:
 
 class TestView:
     def test_serves_the_page_until_it_is_stopped_and_finds_as_ask_does(self, program: Program) -> None:
+        program.run("info", "Types are optional.", "--to", "Python")
         command = [*PROGRAM, "view", "--port", "0", "--data", str(program.data)]
         with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             address = process.stdout.readline().split()[4]
             port = address.rpartition(":")[2].rstrip("/")
             with urlopen(f"{address}search?q=what+is+optional", timeout=30) as answer:
-                [found] = [one for one in json.load(answer) if one["excerpt"]]
+                found = [one for one in json.load(answer) if one["excerpt"]]
             with urlopen(address, timeout=30) as answer:
                 page = answer.read().decode()
             taken = [program.run(*one, port, code=2) for one in (["view", "--port"], ["mcp", "new", "--http"])]
@@ -970,8 +981,8 @@ class TestView:
             process.wait(timeout=30)
 
         assert process.returncode == 0
-        assert found["excerpt"] == "PEP 703 makes the GIL optional."
-        assert f'"{found["id"]}"' in page
+        assert {one["excerpt"] for one in found} == {"PEP 703 makes the GIL optional.", "Types are optional."}
+        assert all(f'"{one["id"]}"' in page for one in found)
         said = f"127.0.0.1:{port} cannot be had (Address already in use): choose another port"
         assert [said in one for one in taken] == [True, True]
         assert not (program.data.parent / "new").exists()
@@ -1198,19 +1209,25 @@ class TestCare:
         assert repaired.keyword("编程/Python") is not None
         assert "no empty folder" in program.run("repair", str(repaired.data), code=2)
 
-    def test_damage_comes_with_the_command_that_saves_what_can_be_saved(self, program: Program) -> None:
-        log = program.data / "change_log.jsonl"
+    @pytest.mark.parametrize("named", [(), ("--data", "users", "--user", "maya")])
+    def test_damage_comes_with_the_command_that_saves_what_can_be_saved(
+        self, program: Program, named: tuple[str, ...]
+    ) -> None:
+        data = program.data.parent / "users/user=maya/memory" if named else program.data
+        if named:
+            shutil.copytree(program.data, data)
+        log = data / "change_log.jsonl"
         log.write_bytes(log.read_bytes().replace(b'"kitchen"', b'"kitchem"', 1))
-        (program.data / "nodes.jsonl").unlink()
-        said = program.run("show", code=3).splitlines()
-        answer = program.ask("show", code=3)
+        (data / "nodes.jsonl").unlink()
+        said = program.run("show", *named, code=3).splitlines()
+        answer = program.ask("show", *named, code=3)
         before, _, step = said[1].partition("keyword-tree ")
 
         assert said[0].startswith("Error: change_log.jsonl, line ")
         assert before == "next: "
         assert answer["next_step"] == f"keyword-tree {step}"
         assert "not saved: " in program.run(*shlex.split(step), code=3)
-        assert (program.data.parent / "memory-repaired").is_dir()
+        assert (data.parent / "memory-repaired").is_dir()
 
 
 class TestCarrying:

@@ -302,6 +302,8 @@ class TestResults:
             ("下雨了。她用Python写脚本。", "Anna python", "她用Python写脚本。"),
             ("It rains.\nShe fears dogs. 她对花生过敏。", "who fears dogs", "She fears dogs."),
             ("It rains.\nShe fears dogs. 她对花生过敏。她怕狗。", "花生过敏", "她对花生过敏。"),
+            ("# Anna\nShe sings.\n\n- birthday 4 June", "when is Anna's birthday?", "- birthday 4 June"),
+            ("Open: who feeds the dogs? Bob does.", "Anna, who feeds the dogs?", "Open: who feeds the dogs? Bob does."),
         ],
     )
     def test_the_excerpt_goes_by_whole_words(self, tree: KeywordTree, content: str, query: str, excerpt: str) -> None:

@@ -108,7 +108,11 @@ def test_a_bar_that_no_score_can_have_is_refused(store: MemoryStore, bar: Any) -
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
-    [("since", "yesterday", "seconds since the epoch or a datetime, not 'yesterday'"), ("remember", 7, "not 7")],
+    [
+        ("since", "yesterday", "seconds since the epoch or a datetime, not 'yesterday'"),
+        ("remember", 7, "not 7"),
+        ("strategy", "texts", "hybrid or knowledge_only or graph_only, not 'texts'"),
+    ],
 )
 def test_an_error_names_the_value_and_all_that_would_do(store: MemoryStore, name: str, value: Any, said: str) -> None:
     with pytest.raises(KeywordTreeError, match=said):

@@ -131,7 +131,6 @@ class TestGraphChannel:
 
         assert {memory.info.content for memory in found} == {"on tea", "on the city", "龙井, without keyword"}
 
-
     def test_a_keyword_that_is_deleted_in_between_leads_nowhere(
         self, tree: KeywordTree, retriever: MemoryRetriever, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -215,6 +215,15 @@ class TestRecall:
             with pytest.raises(InvalidInputError, match=r"this is a file, not a folder: '.*notes\.txt'"):
                 MemoryStore(folder)
 
+    def test_the_folder_of_a_tree_is_one_memory(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path)) as tree:
+            tree.CreateInfo("Ada drinks tea.")
+
+        with MemoryStore(tmp_path) as store:
+            assert recalled(store, "tea") == ["Ada drinks tea."]
+        with pytest.raises(InvalidInputError, match="one memory is in this folder, without names"):
+            MemoryStore(tmp_path, user="ada")
+
     def test_writes_nothing_to_the_log(self, store: MemoryStore) -> None:
         store.remember("tea")
         before = operations(store)
