@@ -163,7 +163,7 @@ def corrections(word: str) -> list[str]:
 _drop_asking = re.compile(
     "什么时候|什么样|为什么|叫(?:什么|啥)(?:名字)?|什么名字|什么|怎么样|怎么办|怎么|怎样|哪里|哪儿|哪些|哪个|哪位|哪(?=一)|哪|多少|"
     "多久|多大|几|谁|是不是|有没有|能不能|要不要|会不会|可不可以|请问|告诉|知道|为何|如何|何时|啥|咋|这个|那个|一个|现在|需要|"
-    "应该|可以|[我你您他她它们的了是在吗呢吧啊呀]"
+    "应该|可以|我|你|您|他|她|它|们|的|了|是|在|吗|呢|吧|啊|呀"  # not a set: for it `re` tries all at each character
 ).sub
 
 # The units of a time that is asked for: texts with a time may have them, but they say nothing.

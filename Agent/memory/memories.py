@@ -39,7 +39,6 @@ from . import graph_rows
 from .memory_fields import superseded_ids
 from .memory_rows import (
     LAYOUT,
-    NOTHING_MORE,
     Filters,
     InfoFacts,
     Touched,
@@ -246,7 +245,7 @@ class Memories:
             units = [self._unit(db, info, said[info.id]) for info in kept if info.id not in hidden]
             if self._is_joined:  # by now all of them are noted: one may precede another
                 before = find_questions_before(db, [unit.id for unit in units if unit.group])
-                units = [unit._replace(context=before.get(unit.id)) for unit in units]
+                units = [unit._replace(context=before[unit.id]) if unit.id in before else unit for unit in units]
             self._index.put(units)
         return {unit.id for unit in units}
 
@@ -346,7 +345,7 @@ class Memories:
         sql, metadata = f"select id, more from memory where {where}", filters.metadata or {}
 
         def is_allowed(more: str | None) -> bool:
-            own = json.loads(more or NOTHING_MORE)[0] if metadata else {}
+            own = json.loads(more)[0] if metadata and more else {}
             return all(key in own and own[key] == value for key, value in metadata.items())
 
         def choose(ids: Collection[str] | None) -> frozenset[str]:

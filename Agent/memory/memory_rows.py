@@ -40,8 +40,6 @@ create table if not exists refers(source, target, primary key (source, target)) 
 create index if not exists refers_target on refers(target);
 """
 _USUAL = "fact"  # the kind that is not kept
-NOTHING_MORE = "[{},false]"
-"""Metadata and pin of most infos."""
 
 
 @dataclass(frozen=True)
@@ -239,15 +237,10 @@ def select_rows(
     """
     if ids is None:
         return [(to_id(key), *row) for key, *row in db.execute(f"{sql} order by num", values)]
-    keys, found = to_keys(ids), list[tuple[Any, ...]]()
-    listed = [*keys]
-    for start in range(0, len(listed), 400):
-        part = listed[start : start + 400]
-        marks = ",".join("?" * len(part))
-        given = [*values, *map(checksum, part), *part]
-        rows = db.execute(f"{sql} and checksum in ({marks}) and id in ({marks})", given)
-        found += [(keys[key], *row) for key, *row in rows]
-    return found
+    keys = to_keys(ids)
+    given = json.dumps([*map(checksum, keys)])
+    rows = db.execute(f"{sql} and checksum in (select value from json_each(?))", [*values, given])
+    return [(keys[key], *row) for key, *row in rows if key in keys]
 
 
 def facts_of(db: sqlite3.Connection, ids: Collection[str] | None) -> dict[str, InfoFacts]:
@@ -258,7 +251,7 @@ def facts_of(db: sqlite3.Connection, ids: Collection[str] | None) -> dict[str, I
     )
     found = {}
     for id, kind, source, time, more, number, referred in select_rows(db, sql, ids):
-        metadata, pinned = json.loads(more or NOTHING_MORE)
+        metadata, pinned = json.loads(more) if more else ({}, False)
         found[id] = InfoFacts(kind, source, time, metadata, pinned, referred, number)
     return found
 
