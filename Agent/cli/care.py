@@ -151,6 +151,7 @@ def repair(session: Session, new: str) -> int:
     counts = say(", ").join(count_of(getattr(report, f"{noun}s"), noun) for noun in ("keyword", "info", "link"))
     read = "saved into {}: {}; {} stays as it is, with its snapshots and older logs"
     drawn = [line(*parts(read, report.new_dir, counts, report.damaged_dir))]
-    drawn += [line(*parts("not saved: {}", str(loss)), keep_lines=True) for loss in report.losses]
+    said = {False: "not saved: {}", True: "saved without proof: {}"}
+    drawn += [line(*parts(said[loss.is_saved], str(loss)), keep_lines=True) for loss in report.losses]
     session.answer(dataclasses.asdict(report), *drawn, *([] if report.losses else [line(say("nothing is lost"))]))
     return FOUND if report.is_complete else STORE_PROBLEM

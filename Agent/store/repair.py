@@ -20,9 +20,11 @@ Agent.keyword_tree.StoreCorruptError: change_log.jsonl, line 2: operation 2 is d
 >>> report = repair(damaged, new)
 >>> report
 <RepairReport keywords=2, infos=0, links=0, losses=2>
+>>> print(report.losses[1].file, report.losses[1].detail)
+nodes.jsonl rows that the log lacks were taken from it: 1
 >>> with KeywordTree(str(new)) as tree:
-...     print(tree.Search("hammer").node.name, tree.GetKeyword(tools.id).name == f"(lost) {tools.id}")
-hammer True
+...     [node.name for node in tree]
+['tools', 'hammer']
 >>> folder.cleanup()
 
 Every line of `change_log.jsonl` whose own checksum is right is copied, also after damage, in the order of its numbers,
@@ -33,8 +35,10 @@ Then one operation `repair_places` makes the whole consistent: a lost keyword th
 created again under its old id, as "(lost) …" under the root; a keyword under a deleted one, or in a circle, moves to
 the root; a link to what is not there is removed. All are listed.
 
-Nothing is taken from the projections, `nodes.jsonl` and the like, which hold no checksum of a row. Files in which
-opening had kept rows of these that the log lacked (`cut_tail-nodes-52-1a2b3c4d.bin`) are listed.
+Where the log has lost something, or is gone, the projections, `nodes.jsonl` and the like, give what it lacks: the last
+row of a record that is newer than what the log has. These rows have no checksum, so the operation `repair_projections`
+brings them, and they are listed. So are files in which opening had kept rows of these that the log lacked
+(`cut_tail-nodes-52-1a2b3c4d.bin`).
 
 Where a compaction's own lines are damaged, which hold all that was there, the operations of before it are read from its
 log in `history/`, if that is whole. `snapshots/` and `history/` stay in the damaged folder, from where they may be
@@ -55,7 +59,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 from .. import keyword_tree as kt
 from .addresses import refuse_address
@@ -65,6 +69,8 @@ __all__ = ["Loss", "RepairReport", "repair"]
 
 _ROOT_ID = "root"
 _SHOWN = 8  # ids in one line of a printed report
+_PROJECTIONS = {"nodes.jsonl": kt.KeywordNode, "infos.jsonl": kt.Info, "links.jsonl": kt.InfoKeywordLink}
+_Key: TypeAlias = tuple[int, str, str]  # of a row: the number of its kind, and its ids
 
 
 # == The report ===============================================================================================
@@ -90,6 +96,8 @@ class Loss:
     """The last operation concerned; 0 if it is unknown how many there were."""
     ids: tuple[str, ...] = ()
     """The ids of records and operations that could still be read there."""
+    is_saved: bool = False
+    """Whether it is in the new store all the same, though the log does not prove it."""
 
     def __str__(self) -> str:
         """Return a line for people."""
@@ -138,7 +146,7 @@ class RepairReport:
             f"operations: {self.operations:,}, keywords: {self.keywords:,}, "
             f"infos: {self.infos:,}, links: {self.links:,}.",
         ]
-        lost = [f"Data that could not be saved ({len(self.losses):,}):", *(f"- {loss}" for loss in self.losses)]
+        lost = [f"Lost, or saved without proof ({len(self.losses):,}):", *(f"- {loss}" for loss in self.losses)]
         return "\n".join([*lines, "", *(lost if self.losses else ["Nothing is lost."])])
 
 
@@ -279,10 +287,13 @@ class _Repair:
     def read(self) -> None:
         """Read the log once, and find which of its lines count."""
         log = self.damaged / kt.LOG_NAME
-        found, damages = _scan(log)
+        found, damages = _scan(log) if log.exists() else ({}, [Loss("it is gone")])
         chosen = [found[seq] for seq in sorted(found)]
         if not found:
-            raise kt.InvalidInputError(f"no line of {log} could be read as a keyword tree's")
+            if not any(self._projected()):
+                raise kt.InvalidInputError(f"no line of {log} could be read as a keyword tree's, nor of other files")
+            self.losses += damages or [Loss("nothing is left of it")]
+            return
         if any((each.line.format or 0) > kt.FORMAT for each in chosen):
             message = f"{kt.LOG_NAME} has a newer format than {kt.FORMAT}, up to which this version reads"
             raise kt.InvalidInputError(message)
@@ -314,7 +325,7 @@ class _Repair:
     def write(self, log: BinaryIO) -> None:
         """Write the new log."""
         writer, position = _Writer(log, self.first_number), kt.LogPosition()
-        if self._logs[0][1][0].line.format is None:  # the first line is lost: a new root
+        if not self._logs or self._logs[0][1][0].line.format is None:  # the first line is lost: a new root
             root = kt.NoRows()
             root.nodes.append(kt._EncodeRecord(_new_keyword(_ROOT_ID, 0, None)))
             self.state.Apply(root)
@@ -326,16 +337,17 @@ class _Repair:
                     is_ours = found.line.op != kt.CHECKPOINT  # the new store makes its own
                     if is_ours and self._take(found, raw, position):
                         writer.copy(raw, begins=self.operations == 1)
-        for kind, length in zip(("nodes", "infos", "links"), position.projected, strict=True):
-            path = self.damaged / f"{kind}.jsonl"
+        for name, length in zip(_PROJECTIONS, position.projected, strict=True):
+            path = self.damaged / name
             if not self.losses and path.exists() and len(path.read_bytes().rstrip(_BLANK + b"\n")) >= length.bytes > 0:
                 self.losses.append(Loss("it holds more than the log, which has lost its end", path.name))
         for path in sorted(self.damaged.glob("cut_tail-[!c]*.bin")):
             self.losses.append(Loss("rows that opening had cut off, and that the log did not have", path.name))
-        before, after = self._find_places()
-        if after.nodes or after.links:
-            self.state.Apply(after)
-            writer.add("repair_places", before, after)
+        for op, find in {"repair_projections": self._find_projected, "repair_places": self._find_places}.items():
+            before, after = find()
+            if any(after[:3]):
+                self.state.Apply(after)
+                writer.add(op, before, after)
 
     def _take(self, found: _Found, raw: bytes, position: kt.LogPosition) -> bool:
         """Take in the records of a line; False, and a loss, where they have not the shape of their kind."""
@@ -351,6 +363,40 @@ class _Repair:
         self.state.Apply(position.Project(rows))
         self.operations += 1
         return True
+
+    def _projected(self) -> Iterator[tuple[int, str, dict[_Key, bytes]]]:
+        """Yield number and name of each projection, and of each record the last row that has the shape of its kind."""
+        for kind, (name, made) in enumerate(_PROJECTIONS.items()):
+            path, rows = self.damaged / name, dict[_Key, bytes]()
+            for _, _, row in _read_lines(path) if path.exists() else ():
+                with contextlib.suppress(kt.StoreCorruptError, ValueError):
+                    _check(kt._ReadRecord(row, made))
+                    rows[kt._KeyOf(row)] = row
+            if rows:
+                yield kind, name, rows
+
+    def _find_projected(self) -> tuple[kt.Rows, kt.Rows]:
+        """Return the rows, before and after, of which the projections have a newer version than a log with losses."""
+        before, after = kt.NoRows(), kt.NoRows()
+        for kind, name, rows in self._projected() if self.losses else ():
+            taken = list[str]()
+            for key, row in rows.items():
+                record = kt._ReadRecord(row)
+                if kind == 2:
+                    held = self.state.FindLink(key)
+                    is_newer = held is not None if record.deleted else held != row
+                else:
+                    held, gone = self.state.Find(record)
+                    there = held or gone
+                    is_newer = not record.deleted if there is None else kt._ReadRecord(there).version < record.version
+                if is_newer:
+                    taken.append(key[1])
+                    after[:3][kind].append(row)
+                    before[:3][kind].extend([] if held is None else [held])
+            if taken:
+                detail = f"rows that the log lacks were taken from it: {len(taken):,}"
+                self.losses.append(Loss(detail, name, ids=tuple(taken), is_saved=True))
+        return before, after
 
     def _find_places(self) -> tuple[kt.Rows, kt.Rows]:
         """Return the rows, before and after, that give a place to records whose own is lost."""
@@ -460,7 +506,7 @@ def repair(damaged_dir: str | os.PathLike[str], new_dir: str | os.PathLike[str])
     refuse_address(damaged_dir, "damaged_dir")
     refuse_address(new_dir, "new_dir")
     damaged, new = Path(os.path.abspath(damaged_dir)), Path(os.path.abspath(new_dir))
-    if not (damaged / kt.LOG_NAME).exists():
+    if not any((damaged / name).exists() for name in (kt.LOG_NAME, *_PROJECTIONS)):
         raise kt.InvalidInputError(f"{damaged} holds no keyword tree: there is no {kt.LOG_NAME}")
     if damaged.resolve() in (new.parent.resolve(), *new.parent.resolve().parents):
         raise kt.InvalidInputError(f"{new} lies within {damaged}, which is to stay as it is")
