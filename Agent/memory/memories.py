@@ -39,6 +39,7 @@ from . import graph_rows
 from .memory_fields import superseded_ids
 from .memory_rows import (
     LAYOUT,
+    STOPS,
     Filters,
     InfoFacts,
     Touched,
@@ -54,6 +55,7 @@ from .memory_rows import (
     remove_row,
     select_rows,
     time_of,
+    without_stop,
     write_rows,
 )
 
@@ -307,11 +309,13 @@ class Memories:
         return int(self.read(lambda index: index.db.execute(sql).fetchone()[0]))
 
     def same(self, text: str) -> list[str]:
-        """Return the infos that may be found and may have a text, but for case, width and blanks; the newest first.
+        """Return the infos that may be found and may have a text, but for case, width, blanks and its full stop.
+
+        The newest come first.
 
         Cost: a look at the log and at the index.
         """
-        key = key_of_text(text)
+        keys = [key_of_text(without_stop(text) + stop) for stop in ("", *STOPS)]
         with self._lock:
             follower = self._since or LogFollower(self._tree)
             if self._since is None:
@@ -324,9 +328,9 @@ class Memories:
                 self._since = follower
             for info in changes.infos:
                 self._recent.setdefault(key_of_text(info.content), {})[info.id] = None
-            recent = [*reversed(self._recent.get(key, ()))]
-        sql = "select id from memory where same = ? and is_hidden = 0 order by num desc"
-        known = self.read(lambda index: index.db.execute(sql, (key,)).fetchall())
+            recent = [id for key in keys for id in reversed(self._recent.get(key, ()))]
+        sql = "select id from memory where same in (?, ?, ?) and is_hidden = 0 order by num desc"
+        known = self.read(lambda index: index.db.execute(sql, keys).fetchall())
         return list(dict.fromkeys([*recent, *(to_id(id) for (id,) in known)]))
 
     def choose(self, filters: Filters | None) -> Among | None:

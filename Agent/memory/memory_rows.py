@@ -90,6 +90,15 @@ class InfoFacts:
     """Its place in the order of writing, whatever the clocks said."""
 
 
+STOPS = (".", "。")
+
+
+def without_stop(text: str) -> str:
+    """Return a text without blanks around it and its last full stop, with or without which it is the same fact."""
+    text = text.strip()
+    return text[:-1] if text.endswith(STOPS) else text
+
+
 def key_of_text(text: str) -> int:
     """Return the key of equal texts, two bytes: texts that differ in case, width and blanks alone have the same."""
     return checksum(fold(text).encode("utf-8", "surrogatepass")) >> 8

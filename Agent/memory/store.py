@@ -443,7 +443,7 @@ def _folder_of(place: str | Path, user: str | None, agent: str | None, session: 
     folder = namespace_folder(place, user, agent, session).absolute()
     if a_file := next((path for path in (folder, *folder.parents) if os.path.isfile(path)), None):
         raise InvalidInputError(f"this is a file, not a folder: {str(a_file)!r}")
-    if (tree := Path(place).absolute()).joinpath(LOG_NAME).exists() and not folder.exists():
+    if os.path.exists((tree := Path(place).absolute()) / LOG_NAME) and not folder.exists():
         if folder != namespace_folder(tree):
             raise InvalidInputError(f"one memory is in this folder, without names: {str(place)!r}")
         return tree

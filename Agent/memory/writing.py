@@ -23,7 +23,7 @@ from ..keyword_tree import (
 from .eviction import ForgettingPlan
 from .graph import GraphRelation
 from .memory_fields import MEMORY_KEY, RECORD_TYPES, Record, describe, memory_fields, sources_of, superseded_ids
-from .memory_rows import time_of
+from .memory_rows import time_of, without_stop
 from .reading import EXTRACTION, MemoryReader, named_in
 from .retriever import MemoryRetriever
 from .tree_graph import TreeGraph
@@ -140,9 +140,9 @@ class MemoryWriter(_Versions):
         """Store a record or a plain fact, and return its id.
 
         A record whose id is there already takes its place: a skill learned again is the same skill. So does a fact
-        whose text is there already, but for blanks: it keeps its id, gets this source and these keywords besides,
-        counts as said now, and the result's `note` says that it was known; not where its metadata contradicts. A pin
-        stays.
+        whose text is there already, but for blanks and a full stop: it keeps its id, gets this source and these
+        keywords besides, counts as said now, and the result's `note` says that it was known; not where its metadata
+        contradicts. A pin stays.
 
         Args:
             record: The record; a string is a plain fact.
@@ -479,8 +479,8 @@ def _describe(record: Record | str) -> tuple[dict[str, Any], str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text by which a fact is the same: its blanks do not count, nor how its letters are composed."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    """Return a text by which a fact is the same, whatever its blanks, full stop, and composition of letters."""
+    return " ".join(without_stop(unicodedata.normalize("NFC", text)).split())
 
 
 def _check_flag(name: str, value: object) -> None:

@@ -30,7 +30,7 @@ from Agent.tests.support.clocks import Clock
 class TestOneFactOnce:
     def test_keeps_its_id_and_has_all_sources(self, store: MemoryStore) -> None:
         first = store.remember("Anna is allergic to peanuts.", ["Anna"], "chat 1")
-        again = store.remember("Anna is  allergic to peanuts.\n", ["food"], "chat 2", pinned=True)
+        again = store.remember("Anna is  allergic to peanuts\n", ["food"], "chat 2", pinned=True)
         store.remember("Anna drinks tea.", source="chat 1")
 
         assert (first.note, again, again.note) == ("", first, "known already, now from this source, too")

@@ -109,7 +109,7 @@ def test_a_bar_that_no_score_can_have_is_refused(store: MemoryStore, bar: Any) -
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("since", "yesterday", "seconds since the epoch or a datetime, not 'yesterday'"),
+        ("since", "yesterday", "or an ISO date, not 'yesterday'"),
         ("remember", 7, "not 7"),
         ("strategy", "texts", "hybrid or knowledge_only or graph_only, not 'texts'"),
     ],
