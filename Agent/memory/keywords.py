@@ -181,7 +181,7 @@ _STATED = {
     ),
     "works_at": re.compile(
         r"\b(?:work(?:s|ed|ing)?|started|employed|hired|job|position)\b[^.!?;,]{0,30}?\b(?:at|for|by|with|in|as)\b"
-        r"|\bjoin(?:s|ed)\b|(?:在|到|去|给|为).{1,20}?(?:工作|上班|任职|就职|入职)|(?:入职|加入|跳槽到|任职于|就职于)",
+        r"|\bjoin(?:s|ed)\b|(?:在|到|去|给|为).{1,20}?(?:工作|上班|任职|就职|入职)|(?:入职|加入|跳槽|任职于|就职于|辞职|离职)",
         re.IGNORECASE,
     ),
 }
@@ -193,7 +193,7 @@ _is_past = re.compile(
 """Denials, wishes and past states are no states."""
 says_change = re.compile(
     r"\b(?:now|no longer|any ?more|instead|moved|changed|switched|stopped|quit|replaced|new|since then|these days)\b"
-    r"|现在|如今|不再|改成|改为|改用|改喝|改吃|换成|换了|戒|搬|新的",
+    r"|现在|如今|不再|改成|改为|改用|改喝|改吃|换(?![句言])|戒|搬|新的",
     re.IGNORECASE,
 ).search
 """Find where a text says that something is otherwise than before."""

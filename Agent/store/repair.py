@@ -70,7 +70,7 @@ __all__ = ["Loss", "RepairReport", "repair"]
 _ROOT_ID = "root"
 _SHOWN = 8  # ids in one line of a printed report
 _PROJECTIONS = {"nodes.jsonl": kt.KeywordNode, "infos.jsonl": kt.Info, "links.jsonl": kt.InfoKeywordLink}
-_Key: TypeAlias = tuple[int, str, str]  # of a row: the number of its kind, and its ids
+_Key: TypeAlias = tuple[str, ...]  # of a row: the id of its record, or both of a link's
 
 
 # == The report ===============================================================================================
@@ -366,12 +366,17 @@ class _Repair:
 
     def _projected(self) -> Iterator[tuple[int, str, dict[_Key, bytes]]]:
         """Yield number and name of each projection, and of each record the last row that has the shape of its kind."""
+        probe = kt._State(kt._NormalizeText)  # refuses a row that begins otherwise than the log's
         for kind, (name, made) in enumerate(_PROJECTIONS.items()):
             path, rows = self.damaged / name, dict[_Key, bytes]()
             for _, _, row in _read_lines(path) if path.exists() else ():
                 with contextlib.suppress(kt.StoreCorruptError, ValueError):
-                    _check(kt._ReadRecord(row, made))
-                    rows[kt._KeyOf(row)] = row
+                    record = kt._ReadRecord(row, made)
+                    _check(record)
+                    lone = kt.NoRows()
+                    lone[:3][kind].append(row)
+                    probe.Apply(lone)
+                    rows[(record.info_id, record.keyword_id) if kind == 2 else (record.id,)] = row
             if rows:
                 yield kind, name, rows
 
@@ -383,14 +388,14 @@ class _Repair:
             for key, row in rows.items():
                 record = kt._ReadRecord(row)
                 if kind == 2:
-                    held = self.state.FindLink(key)
+                    held = self.state.FindLink((2, record.info_id, record.keyword_id))
                     is_newer = held is not None if record.deleted else held != row
                 else:
                     held, gone = self.state.Find(record)
                     there = held or gone
                     is_newer = not record.deleted if there is None else kt._ReadRecord(there).version < record.version
                 if is_newer:
-                    taken.append(key[1])
+                    taken.append(key[0])
                     after[:3][kind].append(row)
                     before[:3][kind].extend([] if held is None else [held])
             if taken:
