@@ -39,7 +39,7 @@ _LOGGER = logging.getLogger(__name__)
 _KEPT_FROM = 2_000  # keywords, or infos, from which on the index is a file: fewer are taken in within a moment
 _RANKED = 200  # keywords that are ranked for a question, at least
 _BEGINNING = 80  # characters of an info by which it is known
-_PIECE = 5_000  # keywords, or infos of them, that are taken in at a time
+_PIECE = 10_000  # keywords, or infos of them, that are taken in at a time
 _BUSY, _LOCKED = 5, 6  # of SQLite: another process writes
 
 

@@ -17,7 +17,7 @@ __all__ = ["Unit", "WritableRows"]
 _ROW = 1_900  # bytes of a term's newest postings; a row of more than a quarter of a page takes whole ones besides
 _RUN = 300  # postings of a run, at least; twice as many at most
 _TOGETHER = 250  # units that are looked up together
-_BATCH_BYTES = 1 << 23  # postings that are collected before they are written
+_BATCH_BYTES = 1 << 24  # postings that are collected before they are written
 
 
 class Unit(NamedTuple):

@@ -62,7 +62,7 @@ from .memory_rows import (
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; other programs may have written others."""
 
-_PAGE, _PAGE_TEXT = 20_000, 10_000_000  # infos, and characters, at once: each term of them is written once
+_PAGE, _PAGE_TEXT = 50_000, 10_000_000  # infos, and characters, at once: each term of them is written once
 _FORMER = 5  # texts that an info took the place of, which help to find it
 _RETRY_S = 30.0  # after a file could not be used: another process writes, say
 _FEW = 5_000  # memories: at most this many are asked for by their ids
