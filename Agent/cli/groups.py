@@ -391,6 +391,7 @@ _of_hub(
     click.option("--scopes", help="Scopes besides its own, with commas; * is all; by default the hub's organisation."),
     click.option("--days", type=float, default=0.0, help="Days of validity; 0 is for ever."),
     click.option("--port", type=int, default=PORT, help="For login: the port of the server."),
+    has_json=True,
 )
 _of_hub(
     "group",
@@ -398,6 +399,7 @@ _of_hub(
     click.argument("id", default=""),
     click.option("--members", help="Principals, with commas; an empty list deletes the group."),
     click.option("--scopes", help="Scopes granted to them, with commas."),
+    has_json=True,
 )
 _of_hub(
     "key",

@@ -24,6 +24,7 @@ from .hub import LOCAL, KnowHub
 from .records import RIGHTS, Json, KnowHubError
 from .routing import make_models
 from .schemas import is_plain
+from .services.keeping import told_token
 from .tokens import Tokens, agents_token, agents_token_path, own_principal, own_token, token_path
 from .vault import Vault, key_path
 
@@ -148,27 +149,27 @@ def token(
     scopes: str | None = None,
     days: float = 0.0,
     port: int = 0,
+    as_json: bool = False,
 ) -> None:
     """Make, list or revoke tokens, or log a browser in."""
     tokens = Tokens(open_files(place).tokens)
+    value: Any = [told_token(one) for one in tokens.all()]
     if action == "list":
-        found = tokens.all()
-        for one in found:
-            seen = ",".join(sorted(one.scopes)) or "-"
-            print(f"{one.digest[:12]}  {one.principal}  {','.join(sorted(one.rights))}  {seen}")
-        if not found:
-            print(say("There is no token yet: `knowhub token make` makes one, and so does `knowhub serve`."))
-        for name in tokens.damaged():
-            print(f"{name[:12]}  {say('damaged: this file holds no token')}")
+        names = [(each["principal"], ",".join(each["rights"]), ",".join(each["scopes"]) or "-") for each in value]
+        lines = [f"{each['id'][:12]}  {'  '.join(said)}" for each, said in zip(value, names, strict=True)]
+        none = say("There is no token yet: `knowhub token make` makes one, and so does `knowhub serve`.")
+        harmed = [f"{name[:12]}  {say('damaged: this file holds no token')}" for name in tokens.damaged()]
+        _answer(value, "\n".join([*(lines or [none]), *harmed]), as_json)
     elif action == "revoke":
         found = [one for one in tokens.all() if id and one.digest.startswith(id)]
         if len(found) != 1:
             detail = say("{} tokens begin with {!r}: see `knowhub token list`", len(found), id)
             raise KnowHubError("not-found", detail)
         tokens.revoke(found[0].digest)
-        print(say("revoked: {}", found[0].principal))
+        _answer({"revoked": found[0].principal}, say("revoked: {}", found[0].principal), as_json)
     elif action == "login":
-        print(f"http://127.0.0.1:{port}/login?code={tokens.make_login(own_token(tokens)[1])}")
+        address = f"http://127.0.0.1:{port}/login?code={tokens.make_login(own_token(tokens)[1])}"
+        _answer({"address": address}, address, as_json)
     else:
         named = typed_names(rights)
         if not set(named) <= set(RIGHTS):
@@ -177,18 +178,28 @@ def token(
             raise KnowHubError("invalid", f"days must be a number not below 0: {days}")
         until = time.time() + days * 86_400 if days else None
         chosen = [*filter(None, [tokens.org])] if scopes is None else typed_names(scopes, [tokens.org])
-        print(tokens.make(principal or own_principal(), named, chosen, until)[0])
+        text, made = tokens.make(principal or own_principal(), named, chosen, until)
+        _answer({**told_token(made), "token": text}, text, as_json)
 
 
-def group(place: str | Path, *, id: str, **given: str | None) -> None:
+def _answer(value: Any, said: str, as_json: bool) -> None:
+    """Print a result for programs, or for people."""
+    if as_json or said:
+        print(json.dumps(value, ensure_ascii=False) if as_json else said)
+
+
+def group(place: str | Path, *, id: str, as_json: bool = False, **given: str | None) -> None:
     """Show the groups, or say who is in one (`members`) and what they see by it (`scopes`): the other stays."""
     said = {name: typed_names(text) for name, text in given.items() if text is not None}
     with KnowHub(_there(place)) as hub:
+        there = hub.tokens.groups()
         if said:
-            there = hub.tokens.groups().get(id, {"members": [], "scopes": []})
-            hub.put_group(LOCAL, id, {**there, **said})
-        for each in hub.list_groups(LOCAL)["results"]:
-            print(f"{each['id']}: {','.join(each['members'])}  {','.join(each['scopes']) or '-'}")
+            hub.put_group(LOCAL, id, {"members": [], "scopes": [], **there.get(id, {}), **said})
+        elif id and id not in there:
+            raise KnowHubError("not-found", say("there is no group {!r}: --members makes one", id))
+        found = [each for each in hub.list_groups(LOCAL)["results"] if id in ("", each["id"])]
+    lines = (f"{each['id']}: {','.join(each['members'])}  {','.join(each['scopes']) or '-'}" for each in found)
+    _answer(found, "\n".join(lines), as_json)
 
 
 def key(place: str | Path, *, action: str, drop_old: bool) -> None:

@@ -139,8 +139,8 @@ Url = Annotated[str, StringConstraints(max_length=TASK_LIMIT, pattern=rf'^https?
 Model = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]
 KnowledgeId = Annotated[str, StringConstraints(pattern=r"^knowledge-[0-9A-Za-z-]{1,60}$")]
 _SEGMENT = r"(?:\.*[A-Za-z0-9_-][A-Za-z0-9._-]*)"
-NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"
-"""Of a group, and of a trace."""
+TRACE_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"
+GROUP_PATTERN = r"^[\w-][\w.-]*$"
 RESOURCE_ID_PATTERN = rf"^{_SEGMENT}(?:/{_SEGMENT}){{0,7}}$"
 ResourceId = Annotated[str, StringConstraints(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN)]
 Category = Literal["paper", "exp", "skill", "book"]

@@ -24,7 +24,7 @@ from . import answers, schemas
 from .gate import PROBLEM_TYPE
 from .hub import KnowHub
 from .records import PROBLEMS, Json, KnowHubError, invalid
-from .schemas import NAME_PATTERN, RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN
+from .schemas import GROUP_PATTERN, RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN, TRACE_PATTERN
 from .tokens import Token, need
 
 
@@ -49,7 +49,8 @@ _IDS: dict[str, Any] = {
 """The ids of a path's second step."""
 _RESOURCE_ID = Path(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN, examples=["credentials/website_a"])
 _IDS |= dict.fromkeys(("resource", "secret"), Annotated[str, _RESOURCE_ID])
-_IDS |= dict.fromkeys(("trace", "group"), Annotated[str, Path(pattern=NAME_PATTERN)])
+_IDS["trace"] = Annotated[str, Path(pattern=TRACE_PATTERN)]
+_IDS["group"] = Annotated[str, Path(max_length=100, pattern=GROUP_PATTERN)]
 _KEY = Header(
     alias="Idempotency-Key",
     pattern=r"^[\x21-\x7e]{1,200}$",

@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...base.checks import shorten
 from ...base.text import read_time
 from ..catalog import Entry
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, invalid, iso_time, not_found
-from ..schemas import NAME_PATTERN, GoalsIn, GroupIn, PageQuery, TokenIn
+from ..schemas import GROUP_PATTERN, GoalsIn, GroupIn, PageQuery, TokenIn
 from ..tokens import Token, check_plain, need, sees, sees_said
 from ..vault import ORPHAN_S
 from .store import ACCESS, CALL, Store, admit, page_of, read_cursor, told_operation
@@ -222,9 +223,9 @@ class Keeping(Store):
     def put_group(self, token: Token, id: str, body: GroupIn | Mapping[str, Any]) -> Json:
         """Let principals see scopes as members of a group; a group without members goes."""
         body = admit(token, "admin", GroupIn, body)
-        if not re.fullmatch(NAME_PATTERN, id):
-            raise invalid("/id", "a group's name is 1 to 100 of A-Z, a-z, 0-9, `._-`, no dot first")
-        check_plain([*body.members, *body.scopes])
+        if len(id) > 100 or not re.fullmatch(GROUP_PATTERN, id):
+            raise invalid("/id", f"{shorten(id)} names no group: a name is 1 to 100 letters, digits and `._-`, no dot first")
+        check_plain([id, *body.members, *body.scopes])
         before = self.tokens.groups().get(id, {"members": [], "scopes": []})
         if not self._governs(token, [*body.scopes, *before["scopes"]]):
             raise KnowHubError("forbidden", "`admin` of some scopes gives no more than these, and its own rights")

@@ -632,8 +632,8 @@ class TestGroups:
 
     def test_a_mistyped_one_and_a_wrong_value_are_refused_as_ours_are(self, program: Program) -> None:
         assert "No such command 'sreve'. Did you mean 'serve'?" in program.run("hub", "sreve", code=2)
-        said = json.loads(program.run("--json", "hub", "token", "list", code=2))["message"]
-        assert said == "keyword-tree hub token has no answer in JSON"
+        said = json.loads(program.run("--json", "hub", "doctor", code=2))["message"]
+        assert said == "keyword-tree hub doctor has no answer in JSON"
 
     def test_options_of_a_group_count_after_its_commands_too(self, program: Program) -> None:
         remember = ["context", "--user", "ada", "--data", "sessions", "remember", "tea"]

@@ -382,7 +382,8 @@ class TestGroups:
             page.post("/login", data={"token": served.token("root")})
             assert page.post("/groups", data={"group": "cooks", "members": "ben", "scopes": "org:x"}).status_code == 303
             assert "cooks" in page.get("/tokens").text
-            assert page.post("/groups", data={"group": "../x", "members": "ben"}).status_code == 422
+            for name in ("../x", "厨 师", "x" * 101):
+                assert page.post("/groups", data={"group": name, "members": "ben"}).status_code == 422
             ben = served.client("ben", WRITER, [])
             assert done(ben.get("/api/me"))["scopes"] == ["org:x"]
             asked = ["--data", str(tmp_path)]
@@ -393,6 +394,16 @@ class TestGroups:
             assert capsys.readouterr().out == "cooks: zoe  org:y\n" * 2
             assert hub_command(["group", "cooks", "--members", "", *asked]) == 0
             assert (capsys.readouterr().out, hub.tokens.groups()) == ("", {})
+            for name in ("cooks", "厨师"):
+                assert hub_command(["group", name, *asked]) == 2
+                assert name in capsys.readouterr().err
+            assert hub_command(["group", "厨师", "--members", "zoe", *asked]) == 0
+            done(served.client("root").put("/api/group/厨师", json={"members": ["ben"], "scopes": ["org:x"]}))
+            capsys.readouterr()
+            assert hub_command(["group", "--json", *asked]) == hub_command(["token", "--json", *asked]) == 0
+            groups, made = map(json.loads, capsys.readouterr().out.splitlines())
+            assert groups == [{"id": "厨师", "members": ["ben"], "scopes": ["org:x"]}]
+            assert made["token"].startswith("kh_")
 
     def test_admin_of_one_scope_gives_nothing_of_another(self, served: Served, alice: httpx.Client) -> None:
         done(alice.post("/api/knowledge", json={**ENTRY, "scopes": ["user:owner"]}))
