@@ -145,10 +145,7 @@ class WordIndex:
     """
 
     def __init__(
-        self,
-        path: Path | None,
-        meaning: Meaning | None = None,
-        beside: "IndexedVectors | None" = None,
+        self, path: Path | None, meaning: Meaning | None = None, beside: "IndexedVectors | None" = None
     ) -> None:
         self._path = path
         self._index = Index(None if path is None else str(path), meaning=meaning or False)

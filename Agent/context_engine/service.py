@@ -468,12 +468,7 @@ class ContextEngineService:
         return [blocks[place] for place in order]
 
     def read_memory(
-        self,
-        ctx: RequestContext,
-        uri: str,
-        level: str = "L1",
-        expand_relations: bool = False,
-        max_relations: int = 0,
+        self, ctx: RequestContext, uri: str, level: str = "L1", expand_relations: bool = False, max_relations: int = 0
     ) -> RetrievedBlock:
         """Return a node's level whole: `"L0"` a line, `"L1"` a page, `"L2"` all."""
         return self.reader.read(uri, level, expand_relations, max_relations, ctx)

@@ -78,9 +78,7 @@ class Meaning:
 
 
 def meaning_of(
-    meaning: "Meaning | Embedder | bool | None",
-    tree: KeywordTree | TreeView | None = None,
-    shares: bool = True,
+    meaning: "Meaning | Embedder | bool | None", tree: KeywordTree | TreeView | None = None, shares: bool = True
 ) -> Meaning | None:
     """Return how an index compares by meaning, None where it does not.
 

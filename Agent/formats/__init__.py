@@ -146,12 +146,7 @@ def import_file(
 
 
 def export_file(
-    tree: KeywordTree,
-    path: str | Path,
-    format_name: str | None = None,
-    *,
-    root_id: str = ROOT_ID,
-    language: str = "",
+    tree: KeywordTree, path: str | Path, format_name: str | None = None, *, root_id: str = ROOT_ID, language: str = ""
 ) -> int:
     """Write a tree, or the part of it under one keyword, to a file.
 

@@ -205,9 +205,7 @@ GRAPH_SCHEMA, FACTS_SCHEMA = schema_of(_OF_GRAPH), schema_of(["facts"])
 
 
 def make_question(
-    messages: Sequence[Shown],
-    wanted: Sequence[str],
-    existing: Iterable[tuple[str, str]] = (),
+    messages: Sequence[Shown], wanted: Sequence[str], existing: Iterable[tuple[str, str]] = ()
 ) -> dict[str, Any]:
     """Return the question that a model is asked, a JSON object.
 

@@ -361,11 +361,7 @@ class Memories:
         return choose if is_large else choose(None)
 
     def search(
-        self,
-        query: str,
-        limit: int,
-        among: Among | None = None,
-        lent: Mapping[str, Mapping[str, float]] | None = None,
+        self, query: str, limit: int, among: Among | None = None, lent: Mapping[str, Mapping[str, float]] | None = None
     ) -> list[Hit]:
         """Return the infos that fit a question, best first; see `Index.search`. Meaning counts where `ask` read it."""
         return self.read(lambda index: index.search(query, limit, among=among, lent=lent))

@@ -224,7 +224,7 @@ class Keeping(Store):
         """Let principals see scopes as members of a group; a group without members goes."""
         body = admit(token, "admin", GroupIn, body)
         if len(id) > 100 or not re.fullmatch(GROUP_PATTERN, id):
-            raise invalid("/id", f"{shorten(id)} names no group: a name is 1 to 100 letters, digits and `._-`, no dot first")
+            raise invalid("/id", f"{shorten(id)} names no group: 1 to 100 letters, digits and `._-`, no dot first")
         check_plain([id, *body.members, *body.scopes])
         before = self.tokens.groups().get(id, {"members": [], "scopes": []})
         if not self._governs(token, [*body.scopes, *before["scopes"]]):
