@@ -854,7 +854,7 @@ class TestSearch:
     def test_falls_through_to_texts_by_any_of_the_words_with_the_sentence(self, program: Program) -> None:
         program.run("remember", "Moved in May. The boiler was serviced by Frank Sanders.")  # on no keyword
         program.run("remember", "# Travel plans\n\nAda flies to Oslo.\n\nShe stays long.\n")
-        for question, sentence in (("what are the travel plans?", "# Travel plans Ada flies to Oslo."), ("Oslo?", "Ada fl")):
+        for question, sentence in (("what travel plans?", "# Travel plans Ada flies to Oslo."), ("Oslo?", "Ada flies")):
             assert f"  {sentence}" in program.run("recall", question, "--min-score", "0")
         said = program.run("search", "when was the boiler serviced?")
         answer = program.ask("search", "when was the boiler serviced?")
