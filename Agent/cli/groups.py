@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..base.language import count_of, say
-from ..base.text import plain_of, typed_names
+from ..base.text import clean, plain_of, typed_names
 from ..keyword_tree import InvalidInputError
 from ..store.addresses import is_address, refuse_address
 from .program import Command, Option, command, group, kept
@@ -509,6 +510,8 @@ def _copy(session: Session, out: bool, source: str, target: str) -> None:
 @click.argument("tree")
 def _remove(session: Session, tree: str) -> None:
     """Take a tree away for good."""
+    if sys.stdin.isatty():
+        click.confirm(say("{} will be gone for ever. Go on?", clean(tree)), abort=True, err=True)
     with _server(session) as log:
         log.remove(tree)
     session.answer({"removed": tree}, line(say("removed {}", tree)))

@@ -91,10 +91,14 @@ def read_messages(messages: object, now: float) -> list[Message]:
 
 
 def split_export(exported: object) -> list[tuple[str, Any]]:
-    """Return the conversations of an export, each with its id, or its number where it has none; messages are one.
+    """Return the conversations of an export, each with its id; messages are one.
+
+    One without an id is named by its number and its first message, since other files have a first one, too.
 
     >>> split_export([{"uuid": "c1", "chat_messages": [{"sender": "human", "text": "Hi"}]}])
     [('c1', [{'sender': 'human', 'text': 'Hi'}])]
+    >>> [split_export({"conversations": [{"from": "human", "value": each}]})[0][0] for each in ("Hi", "Bye")]
+    ['1-6ca4616f50d52f16', '1-06914e273276d8c0']
     >>> split_export([{"role": "user", "content": "Hi"}])
     [('', [{'role': 'user', 'content': 'Hi'}])]
     """
@@ -104,7 +108,9 @@ def split_export(exported: object) -> list[tuple[str, Any]]:
         said = next((chat[name] for name in _CHATS if name in chat), None) if isinstance(chat, dict) else None
         if said is None:
             return [("", chats)]
-        found.append((_own_id(chat) or str(number), [*said.values()] if isinstance(said, dict) else said))
+        said = [*said.values()] if isinstance(said, dict) else said
+        first = _id_of(str(said[:1]), 0) if isinstance(said, list) else ""
+        found.append((_own_id(chat) or f"{number}-{first}", said))
     return found or [("", chats)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,13 @@ class TestProgram:
         assert [line.split("  ") for line in said[3:5]] == [["u42", "state written"], ["u42", "not due"]]
         assert said[5] == said[1]
         assert said[6:] == ["removed u42"]
+
+    def test_asks_on_a_terminal_before_it_removes(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert main(["shared", "copy", str(folder), "u42"]) == 0
+        monkeypatch.setattr("sys.stdin", terminal := io.StringIO("n\ny\n"))
+        monkeypatch.setattr(terminal, "isatty", lambda: True)
+
+        assert [main(["shared", "remove", "u42"]) for _ in range(2)] == [2, 0]
 
     def test_ends_with_a_code_and_a_sentence(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         assert main(["shared", "remove", "missing"]) == 1
