@@ -402,15 +402,7 @@ class TestFailing:
 
     @pytest.mark.parametrize(
         "answer",
-        [
-            [[1.0]],
-            [[1.0, 2.0], [1.0]],
-            [[], []],
-            [[math.nan, 1.0]] * 2,
-            [["one", "two"]] * 2,
-            None,
-            SystemExit(3),
-        ],
+        [[[1.0]], [[1.0, 2.0], [1.0]], [[], []], [[math.nan, 1.0]] * 2, [["one", "two"]] * 2, None, SystemExit(3)],
     )
     def test_an_answer_that_makes_no_sense_is_a_failure(self, answer: Any) -> None:
         class Silly:

@@ -349,7 +349,7 @@ class TestMinScore:
 
     def test_what_nothing_answers_reads_no_further(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         search, read = Index.search, list[int]()
-        monkeypatch.setattr(Index, "search", lambda *given, **more: read.append(given[2]) or search(*given, **more))
+        monkeypatch.setattr(Index, "search", lambda *one, **more: read.__iadd__(one[2:3]) and search(*one, **more))
         for number in range(300):
             tree.CreateInfo(f"Person {number} lives in Rome.")
 
