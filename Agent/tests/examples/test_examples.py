@@ -17,10 +17,7 @@ SAID = {
         "all agrees: True",
     ),
     "knowhub_agent.py": (
-        "📚 相关知识（0 条）",
-        "📚 相关知识（1 条）",
-        "undetected_chromedriver",
-        "score 4, helpful 0, harmful 0",
+        "📚 相关知识（0 条）", "📚 相关知识（1 条）", "undetected_chromedriver", "score 4, helpful 0, harmful 0"
     ),
     "memory_workflow.py": (
         *(f"{line} is sound" for line in ("EpisodeTrace", "SemanticPattern", "ProceduralSkill")),

@@ -198,10 +198,7 @@ INFORMED: list[Any] = [
     ("undo", 0),
 ]
 MILK_MOVES: list[Any] = [
-    ("create", 0, "oat", [], ""),
-    ("create", 0, "milk", ["茶"], "tea"),
-    ("move", 1, 2),
-    ("undo", 0),
+    ("create", 0, "oat", [], ""), ("create", 0, "milk", ["茶"], "tea"), ("move", 1, 2), ("undo", 0)
 ]
 QUEUE_FULL: list[Any] = [
     ("create", 0, "tea", [], ""),
@@ -209,12 +206,7 @@ QUEUE_FULL: list[Any] = [
     ("unconfirm", 1, 3),
 ]
 RESTORED: list[Any] = [
-    *MILK_MOVES,
-    ("snapshot",),
-    ("merge", 1, 2),
-    ("confirm", 1, "豆浆机"),
-    ("compact",),
-    ("restore", 0),
+    *MILK_MOVES, ("snapshot",), ("merge", 1, 2), ("confirm", 1, "豆浆机"), ("compact",), ("restore", 0)
 ]
 
 

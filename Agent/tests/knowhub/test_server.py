@@ -109,10 +109,7 @@ class TestDoors:
     )
     def test_nothing_without_a_token(self, served: Served, path: str) -> None:
         for headers in (
-            {},
-            {"Authorization": "Bearer kh_" + "x" * 43},
-            {"Authorization": "Basic eDp4"},
-            {"Cookie": "knowhub=x"},
+            {}, {"Authorization": "Bearer kh_" + "x" * 43}, {"Authorization": "Basic eDp4"}, {"Cookie": "knowhub=x"}
         ):
             answer = served.anonymous(headers).get(path)
             problem(answer, "unauthenticated")

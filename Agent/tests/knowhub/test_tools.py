@@ -315,11 +315,7 @@ class TestGoals:
 
     def test_a_tree_from_a_stranger_is_read_with_care(self) -> None:
         goals = [
-            {"id": "a", "parent_id": "b"},
-            {"id": "b", "parent_id": "a"},
-            {"id": ""},
-            1,
-            {"id": "c", "status": "x"},
+            {"id": "a", "parent_id": "b"}, {"id": "b", "parent_id": "a"}, {"id": ""}, 1, {"id": "c", "status": "x"}
         ]
         tree = GoalTree.from_json({"goals": goals})
 

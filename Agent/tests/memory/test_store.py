@@ -510,12 +510,7 @@ class TestForget:
 class TestNamespaces:
     def test_do_not_leak(self, tmp_path: Path) -> None:
         names = [
-            {},
-            {"user": "a"},
-            {"user": "A"},
-            {"user": "a", "agent": "b"},
-            {"agent": "a"},
-            {"user": "a", "session": "b"},
+            {}, {"user": "a"}, {"user": "A"}, {"user": "a", "agent": "b"}, {"agent": "a"}, {"user": "a", "session": "b"}
         ]
         for number, name in enumerate(names):
             with MemoryStore(tmp_path, **name) as store:  # type: ignore[arg-type]

@@ -1321,10 +1321,7 @@ class TestTreeMetrics:
 class TestRankCandidates:
     def test_best_first_with_a_confidence_in_both_languages(self, tree: KeywordTree) -> None:
         for query, id in (
-            ("异步编程的 asyncio", "aio"),
-            ("a Python question", "py"),
-            ("生锈 rust", "rust"),
-            ("工具箱", "tool"),
+            ("异步编程的 asyncio", "aio"), ("a Python question", "py"), ("生锈 rust", "rust"), ("工具箱", "tool")
         ):
             ranked = tree.RankCandidates(query)
             assert ranked[0][0] == node(tree, id)

@@ -20,11 +20,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> Door:
     """Let every tree work on a disk in memory."""
     # Small, so that a short workload crosses every border that a long one would.
     inside.set_limits(
-        monkeypatch,
-        checkpoint_operations=6,
-        checkpoint_bytes=20_000,
-        chunk_bytes=1500,
-        padding=inside.padding(2048),
+        monkeypatch, checkpoint_operations=6, checkpoint_bytes=20_000, chunk_bytes=1500, padding=inside.padding(2048)
     )
     return Door(monkeypatch)
 
