@@ -164,7 +164,7 @@ class _Calls:
                 headers["Allow"] = ", ".join(sorted(_methods_of(self._api, scope)))
                 wrong = KnowHubError("method-not-allowed", f"it knows {headers['Allow']}")
             elif error.status_code == 404:
-                wrong = KnowHubError("not-found", "there is no such path")
+                wrong = KnowHubError("not-found", "there is nothing at this path")
             await self._refuse(wrong, headers, scope, receive, send)
 
     async def _refuse(

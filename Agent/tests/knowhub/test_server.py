@@ -201,7 +201,7 @@ class TestDoors:
             assert not re.search("[a-z]{3,} [a-z]{2,}", refusal["title"])
             assert re.search("[a-z]{2,} [a-z]{2,}", refusal["detail"])  # English in every language
         english = client.get("/nowhere", headers={"Accept-Language": "de, zh"})
-        assert english.json()["detail"] == "there is no such path"
+        assert english.json()["detail"] == "there is nothing at this path"
 
     def test_a_wrong_method_is_told_all_right_ones(self, served: Served) -> None:
         client = served.client()
