@@ -25,8 +25,8 @@ SESSIONS: dict[str, list[dict[str, Any]]] = {
     "monday": [
         {"role": "user", "at": "2026-11-16T09:00:00Z", "content": "My name is Ada. I live in Paris, for now."},
         {"role": "assistant", "at": "2026-11-16T09:00:09Z", "content": "Nice to meet you, Ada!"},
-        {"role": "user", "at": "2026-11-16T09:01:00Z", "content": "我喜欢龙井,不加糖。"},
-        {"role": "assistant", "at": "2026-11-16T09:01:05Z", "content": "记住了:龙井,不加糖。"},
+        {"role": "user", "at": "2026-11-16T09:01:00Z", "content": "我喜欢龙井，不加糖。"},
+        {"role": "assistant", "at": "2026-11-16T09:01:05Z", "content": "记住了：龙井，不加糖。"},
     ],
     "wednesday": [
         {"role": "user", "at": "2026-11-18T08:00:00Z", "content": "Yesterday we adopted a puppy from the shelter!"},
@@ -41,7 +41,7 @@ SESSIONS: dict[str, list[dict[str, Any]]] = {
     ],
 }
 
-QUESTIONS = ["龙井要加糖吗?", "What is the puppy called?", "Where do I live now?", "Can she eat walnut cake?"]
+QUESTIONS = ["龙井要加糖吗？", "What is the puppy called?", "Where do I live now?", "Can she eat walnut cake?"]
 
 
 def timed(what: Callable[[], T]) -> tuple[T, float]:

@@ -65,7 +65,7 @@ CHINESE = {
     "reading the source files of the library …": "正在读标准库的源文件 …",
     "a small model reads {:,} texts …": "小模型正在读 {:,} 段文字……",
     "{:,} keywords, read in {:.0f} s": "{:,} 个关键词，读了 {:.0f} 秒",
-    "Python's library, searched by meaning: pip install '.[local]'": "还能按意思查标准库：pip install '.[local]'",
+    "Python's library, searched by meaning: pip install '.[local]'": "再按意思查 Python 标准库：pip install '.[local]'",
 }
 BAR = 0.3
 """Least score of an answer, as in the README."""

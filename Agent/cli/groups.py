@@ -126,7 +126,7 @@ def _uri(ctx: RequestContext, text: str) -> str:
     return f"{space}/{text.strip('/')}" if text else space
 
 
-def _read_messages(context: click.Context, parameter: click.Parameter, file: Any) -> Any:
+def _messages(context: click.Context, parameter: click.Parameter, file: Any) -> Any:
     try:
         with file:
             text = file.read()
@@ -140,7 +140,7 @@ def _read_messages(context: click.Context, parameter: click.Parameter, file: Any
 
 
 # The file is read before the engine is opened, which makes its folder.
-@_of_context("commit", click.argument("file", type=click.File(encoding="utf-8"), callback=_read_messages), makes=True)
+@_of_context("commit", click.argument("file", type=click.File(encoding="utf-8-sig"), callback=_messages), makes=True)
 def _commit(engine: ContextEngineService, ctx: RequestContext, file: Any) -> _Answer:
     """Commit a session, or an export of ChatGPT or Claude.
 
@@ -362,8 +362,8 @@ _of_hub(
         "--workers", type=click.IntRange(1), default=1, help="Processes; one with threads is the fastest for writes."
     ),
     click.option("--allowed-host", "allowed_hosts", multiple=True, help="A host name under which it is reached."),
-    click.option("--tls-cert", help="The TLS certificate, a PEM file."),
-    click.option("--tls-key", help="The certificate's key, a PEM file."),
+    click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="The TLS certificate, a PEM file."),
+    click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="The certificate's key, a PEM file."),
     click.option("--behind-proxy", is_flag=True, help="A proxy in front terminates TLS."),
     click.option("--cors", default="", help="The one origin whose scripts may call it."),
     click.option(
@@ -411,7 +411,7 @@ _of_hub(
 _of_hub(
     "import",
     "Read JSON lines in: those of an export, or any with task, content and types.\n\nFILE - is the input.",
-    click.argument("file", type=click.File(encoding="utf-8-sig")),
+    click.argument("file", type=click.File("rb")),
     has_json=True,
     does="take_in",
 )

@@ -128,7 +128,8 @@ def say_types(text: str) -> str:
 
 def _say_ranges(text: str) -> str:
     """Return a text with click's ranges as people write them."""
-    return re.sub(r"(\d+)<=x<=(\d+)", lambda found: say("{} to {}", *found.groups()), text).replace("x>=", "≥ ")
+    text = re.sub(r"(\d+)<=x<inf", r"≥ \1", text).replace("x>=", "≥ ")
+    return re.sub(r"(\d+)<=x<=(\d+)", lambda found: say("{} to {}", *found.groups()), text)
 
 
 def _say_help(text: str) -> str:
@@ -328,7 +329,7 @@ def _run(of: click.Command, words: list[str], name: str, session: Session) -> in
         said = re.sub(r"\n\t", " ", error.format_message())  # click writes each choice on a line of its own
         if is_chinese():
             said = re.sub("^(缺少参数 )?'[A-Z_]+", lambda found: say_types(found[0]), said)  # nothing that was typed
-            said = re.sub(r" ?'([^']*)',? ?", r"“\1”", _say_ranges(said)).replace("”“", "”、“")
+            said = re.sub(r" ?'([^']*)',? ?", r"“\1”", _say_ranges(said)).replace("”“", "”、“").replace("”. ", "”，")
             said = said.replace("。 ", "。").rstrip(".。")
         return session.explain(InvalidInputError(said))
     except click.ClickException as error:

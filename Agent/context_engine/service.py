@@ -4,12 +4,12 @@
 >>> folder = tempfile.TemporaryDirectory()
 >>> engine = ContextEngineService(folder.name)
 >>> ada = RequestContext("acme", "ada", "helper", "s1")
->>> engine.commit_session(ada, [{"role": "user", "content": "我喜欢龙井,不加糖。"}]).status
+>>> engine.commit_session(ada, [{"role": "user", "content": "我喜欢龙井，不加糖。"}]).status
 'archived'
->>> block = engine.search_memory(ada, "龙井要加糖吗?").blocks[0]
+>>> block = engine.search_memory(ada, "龙井要加糖吗？").blocks[0]
 >>> block.content_excerpt
-'我喜欢龙井,不加糖。'
->>> engine.commit_session(ada, [{"role": "user", "content": "我喜欢龙井,不加糖。"}]).status
+'我喜欢龙井，不加糖。'
+>>> engine.commit_session(ada, [{"role": "user", "content": "我喜欢龙井，不加糖。"}]).status
 'unchanged'
 >>> engine.search_memory(RequestContext("acme", "bob", "helper"), "龙井").blocks
 []

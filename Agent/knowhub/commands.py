@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from ..base.checks import check_free
 from ..base.language import say
@@ -152,7 +152,7 @@ def token(
     as_json: bool = False,
 ) -> None:
     """Make, list or revoke tokens, or log a browser in."""
-    tokens = Tokens(open_files(place).tokens)
+    tokens = Tokens(open_files(_there(place) if action == "login" else place).tokens)
     value: Any = [told_token(one) for one in tokens.all()]
     if action == "list":
         names = [(each["principal"], ",".join(each["rights"]), ",".join(each["scopes"]) or "-") for each in value]
@@ -221,7 +221,7 @@ def key(place: str | Path, *, action: str, drop_old: bool) -> None:
         print(say("The old keys still open old backups and other hubs; --drop-old takes them away."))
 
 
-def take_in(place: str | Path, *, file: TextIO, as_json: bool) -> int:
+def take_in(place: str | Path, *, file: BinaryIO, as_json: bool) -> int:
     """Read an export, or lines written by hand."""
     with KnowHub(place) as hub:
         report = hub.take_in(LOCAL, _lines(file))
@@ -234,13 +234,13 @@ def take_in(place: str | Path, *, file: TextIO, as_json: bool) -> int:
     return 1 if report["errors"] else 0
 
 
-def _lines(source: Iterable[str]) -> Iterator[Json]:
+def _lines(source: Iterable[bytes]) -> Iterator[Json]:
     for number, line in enumerate(source, 1):
         if line.strip():
             try:
                 yield json.loads(line)
             except (ValueError, RecursionError):
-                raise KnowHubError("invalid", f"line {number} is no JSON") from None
+                raise KnowHubError("invalid", f"line {number} is no JSON in UTF-8") from None
 
 
 def export(place: str | Path, *, file: str = "-") -> None:

@@ -557,7 +557,7 @@ _cut_reason = re.compile(r"(it loses|it brings in|[^(]*)(.*)", re.DOTALL).findal
 
 def _reasons(why: str) -> list[tuple[str, str]]:
     """Return the reasons why a text waits for a person, each with the value that follows some."""
-    return [_cut_reason(part)[0] for part in why.split("; ")]
+    return [_cut_reason(part)[0] for part in why.split("; ") if part]
 
 
 @page("/proposals")

@@ -335,9 +335,7 @@ class _Search:
             scored = [(LACKING if id in others else total, id, parts) for total, id, parts in scored]
         scored = [each for each in scored if each[0] > 0.0 and each[0] >= self._config.min_score]
         scored.sort(key=lambda item: (-item[0], -known[item[1]].number))  # of equals the newest
-        later = dict[str, str]()
-        if scored and not self._graph_only:
-            scored, later = self._newest_first(scored, limit, known)
+        scored, later = (scored, {}) if self._graph_only or not scored else self._newest_first(scored, limit, known)
         hung = self._hung(id for _, id, _ in scored)
         gone = are_replaced({id: info for id, (info, _) in hung.items()})  # meanwhile
         chosen = dict[str, _Scored]()
@@ -380,9 +378,8 @@ class _Search:
             wider = self._index.having(f"{self._query} {words_of(self._asks_for)}", _WIDER, self._among)
             known |= facts_of(self._index.db, [id for id in wider if id not in known])
             first = known[group[0]].number
-            group += self._with_subject(
-                [id for id in wider if id in known and id not in ranked and known[id].number > first]
-            )
+            newer = [id for id in wider if id in known and id not in ranked and known[id].number > first]
+            group += self._with_subject(newer)
         else:
             group = self._changed([*ranked], known)
         if not group:

@@ -403,6 +403,9 @@ class TestLanguage:
             "show --lang fr": "错误：“--lang”的值不对：“fr”不行，可用的是“en”、“zh”\n",
             "import none.json": "错误：“路径”的值不对：“none.json”不存在\n",
             "context --data . prune": "错误：缺少选项“--days”",
+            "context --data . prune --days -1": "-1.0 超出范围，应为 ≥ 0\n",
+            "hub key": "错误：缺少参数“{rotate|path}”，可用的是：rotate, path\n",
+            "hub serve --tls-cert none.pem": "错误：“--tls-cert”的值不对：“none.pem”不存在\n",
             "compact --forget-history": "继续吗？ [y/N]: 错误：输入不对\n",
         }.items():
             lay_out_files(program)

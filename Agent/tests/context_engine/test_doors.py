@@ -73,7 +73,7 @@ class TestCommandLine:
         assert "/sessions/guitar/" in run("search", "who teaches me guitar?")
         assert "/sessions/cat/" in run("search", "when does the cat need her pills?")
         assert len(json.loads(run("--json", "commit", str(file)))) == 2
-        file.write_text(json.dumps(exported[0]), encoding="utf-8")
+        file.write_text(json.dumps(exported[0]), encoding="utf-8-sig")
         assert run("commit", str(file)).startswith("archived: 0 memories, 1 new message\n")
         assert run("ls", "sessions/s1").startswith("0001-")
         more = [{"id": "bad", "messages": [5]}, {"id": "good", "messages": [{"role": "user", "content": "I bake."}]}]

@@ -7,7 +7,7 @@ from Agent.tests.examples.running import run
 SAID = {
     "context_engine_day.py": (
         "monday: archived",
-        "    我喜欢龙井,不加糖。",
+        "    我喜欢龙井，不加糖。",
         "    Oliver. He sleeps on the blue sofa.",
         "    lives in: Rome",
         "- ~~lives_in: Paris~~",

@@ -45,6 +45,7 @@ class TestTokens:
         assert run(capsys, "token", "list", "--data", data).startswith("There is no token yet")
         nowhere = Path(data).parent / "nowhere"
         assert run(capsys, "token", "list", "--data", str(nowhere)).startswith("There is no token yet")
+        run(capsys, "token", "login", "--data", str(nowhere), status=2)
         assert not nowhere.exists()
         run(capsys, "token", "revoke", "abc", "--data", data, status=2)
         run(capsys, "token", "make", "--data", data, "--rights", "read,fly", status=2)
@@ -75,8 +76,9 @@ class TestCarrying:
         run(capsys, "export", "--data", data, str(out))
         for expected in ("1 written, 0 there already", "0 written, 1 there already"):
             assert expected in run(capsys, "import", "--data", f"{data}2", str(out))
-        out.write_text("not json\n")
-        run(capsys, "import", "--data", data, str(out), status=2)
+        for text, encoding in (("not json", "ascii"), ('{"task": "煮蛋"}', "gb18030")):
+            out.write_text(text, encoding)
+            run(capsys, "import", "--data", data, str(out), status=2)
         by_hand = json.dumps(ENTRY) + "\n" + json.dumps({**ENTRY, "task": "煮蛋"}) + "\n"
         out.write_text(by_hand, encoding="utf-8")
         assert run(capsys, "import", str(out), "--data", f"{data}3") == "2 written, 0 there already\n"
