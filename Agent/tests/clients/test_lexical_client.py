@@ -116,10 +116,7 @@ class TestSuggestParent:
     def test_a_namesake_is_no_parent(self) -> None:
         assert ask(view(["Nora"], "nora", "suggest_parent", scores=[0.9]))["action"] == "missing"
 
-    @pytest.mark.parametrize(
-        ("name", "parent"),
-        [("Beethoven", "Oven"), ("Father", "Mother"), ("Cello", "Cellar")],
-    )
+    @pytest.mark.parametrize(("name", "parent"), [("Beethoven", "Oven"), ("Father", "Mother"), ("Cello", "Cellar")])
     def test_shared_letters_are_no_reason(self, tree: KeywordTree, name: str, parent: str) -> None:
         tree.CreateKeyword(parent, "root")
 

@@ -179,11 +179,7 @@ class TestReply:
 
     @pytest.mark.parametrize(
         ("text", "name"),
-        [
-            ("Ada lives.", "."),
-            ("I met a B.", "b"),
-            ("1984 was fine.", "1984"),
-        ],
+        [("Ada lives.", "."), ("I met a B.", "b"), ("1984 was fine.", "1984")],
     )
     def test_an_entity_is_a_name(self, text: str, name: str) -> None:
         assert check_reply({"entities": [entity(name)], "relations": []}, text).entities == {}

@@ -181,11 +181,7 @@ INVALID: list[tuple[str, Callable[[KnowledgeGraph, Any], object], list[Any]]] = 
         lambda graph, value: graph.add_relation(GraphRelation("a", "b", "knows", value)),
         [-0.1, 1.1, float("nan"), True, "1"],
     ),
-    (
-        "relation_type is required",
-        lambda graph, value: graph.add_relation(GraphRelation("a", "b", value)),
-        [" "],
-    ),
+    ("relation_type is required", lambda graph, value: graph.add_relation(GraphRelation("a", "b", value)), [" "]),
     ("direction", lambda graph, value: graph.get_relations("a", value), ["sideways", None]),
     ("direction", lambda graph, value: graph.get_related("a", 1, value), ["sideways", None]),
     ("depth", lambda graph, value: graph.get_related("a", value), [-1, 1.0, True, None]),
