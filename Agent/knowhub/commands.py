@@ -86,7 +86,7 @@ def serve(
                 break
             time.sleep(0.05)
         login = f"{address}/login?code={tokens.make_login(mine)}"
-        print(f"{said}\n{say('log a browser in, once: {}', login)}")
+        print(f"{said}\n{say('log a browser in, once, within ten minutes: {}', login)}")
         print(say("your agents' token: {}   shared by default: {}", agents_token_path(), tokens.org), flush=True)
 
     threading.Thread(target=announce, daemon=True).start()
