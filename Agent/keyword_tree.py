@@ -2300,6 +2300,7 @@ class _FileStore(_Aside):
         self.projections = _Projections(files, data_dir)
         self._lock = _FolderLock(files, data_dir)
         self._size = 0  # of the log with its padding, or less
+        self.newest = 0, b""  # the number of an operation, and the lines that this process appended after it last
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
         self._behind = b""  # the bytes after the last line of a log that can only be read
         self.MakeLock()
@@ -2567,6 +2568,7 @@ class _FileStore(_Aside):
         if is_beyond:
             self._size = end + len(_PADDING)
         reader.Advance(seq, crc, data, len(operations), len(line))
+        self.newest = durable, data if len(data) <= CHUNK and not extra else b""
         brought = operation.after
         if len(operations) > 1:  # together: each write lets other threads run, and waits for its turn again
             brought = NoRows()
@@ -5847,9 +5849,14 @@ class _Journal:
             return list(itertools.islice(touching, limit))
 
     def Since(self, seq: int) -> list[bytes]:
-        newer, end, is_state = list[bytes](), self._engine.store.seq, False
+        newer, store, is_state = list[bytes](), self._engine.store, False
+        end = store.seq
         if seq >= end or (seq, end) == self._nothing_between:
             return newer
+        before, data = getattr(store, "newest", (0, b""))
+        own = data.split(b"\n")[:-1]
+        if before + len(own) == end and seq >= before:  # who follows a writer needs no file
+            return own[seq - before :]
         with contextlib.closing(self.Lines(with_history=False)) as lines:
             for line, raw in lines:
                 if line.seq <= seq and not (is_state and line.op == STATE):  # a state is yielded as a whole

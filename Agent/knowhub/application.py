@@ -13,26 +13,28 @@
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
+from fastapi.openapi.utils import get_openapi
 from prometheus_client import Gauge, generate_latest
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Match
+from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from .answers import ProblemOut
 from .gate import Gate, Settings, problem
 from .hub import KnowHub
 from .records import Json, KnowHubError
-from .server import CallRoute, answer, router
-from .tokens import need
+from .server import answer, router
+from .tokens import Token, need
 
 SWEEP_S, TEND_S = 60, 2
 """Seconds between two looks for expired secrets, and for new words."""
@@ -41,6 +43,8 @@ CALLS = 40
 """Threads of calls: some of them wait for models."""
 
 _log = logging.getLogger(__name__)
+
+caller: ContextVar[Token] = ContextVar("whom the gate let in with the request that is answered")
 
 _SCHEME = {"type": "http", "scheme": "bearer", "description": "`kh_…`, as `knowhub token` makes it"}
 
@@ -54,7 +58,7 @@ class Application:
         closes_hub: Close the hub when the server stops.
 
     Attributes:
-        api: The FastAPI application itself.
+        api: Its routes.
         gate: The gate of all requests.
         contexts: Context managers, entered when the server starts and left when it stops.
         show_problem: Returns a problem as a page, where there are pages.
@@ -67,7 +71,7 @@ class Application:
         logging.getLogger("uvicorn.access").disabled = True
         self.hub = hub
         self.settings = settings = settings or Settings()
-        self.api = _make_api(self, closes_hub)
+        self.api = Api(self, closes_hub)
         self.gate = Gate(self.api, hub.tokens, settings)
         self.contexts: list[Callable[[], contextlib.AbstractAsyncContextManager[None]]] = []
         self._outer: Any = self.gate
@@ -89,6 +93,8 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+        if root := scope.get("root_path"):  # mounted in another application, or so told by a proxy
+            scope = {**scope, "root_path": "", "path": scope["path"].removeprefix(root)}
         # A preflight under another name gets the refusal of the gate, too.
         is_outside = self._outer is self.gate or not self.gate.answers_to(scope)
         await (self.gate if is_outside else self._outer)(scope, receive, send)
@@ -97,124 +103,91 @@ class Application:
 create_app = Application
 
 
-def _make_api(application: Application, closes_hub: bool) -> FastAPI:
-    hub = application.hub
+class Api(Router):
+    """The routes of a hub, whose refusals become problems: as a page to a browser, where there are pages.
+
+    FastAPI describes them. Its own layers do more, and take as long as a short call.
+    """
+
+    def __init__(self, application: Application, closes_hub: bool) -> None:
+        super().__init__([*router.routes], lifespan=lambda _: self._live(closes_hub))
+        self.hub, self._application = application.hub, application
+        for does in (self.healthz, self.readyz, self.metrics):
+            self.add_route(f"/{does.__name__}", does)
+        self.add_route("/openapi.json", lambda _: answer(self.openapi()))
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def _live(self, closes_hub: bool) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(CALLS, "KnowHub call"))
-        sweeping = asyncio.create_task(_sweep(hub))
+        sweeping = asyncio.create_task(_sweep(self.hub))
         async with contextlib.AsyncExitStack() as entered:
-            for enter in application.contexts:
+            for enter in self._application.contexts:
                 await entered.enter_async_context(enter())
             yield
         sweeping.cancel()
         await asyncio.gather(sweeping, return_exceptions=True)
         if closes_hub:
-            await run_in_threadpool(hub.close)
+            await run_in_threadpool(self.hub.close)
 
-    api = FastAPI(
-        title="KnowHub",
-        description="What one learned to do, all may find by task, weigh by its worth, and improve by feedback.",
-        version="1",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        separate_input_output_schemas=False,
-        lifespan=lifespan,
-        # Validation failures would be returned with their values, and these may be secrets.
-        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-    )
-    api.middleware_stack = _Calls(api, application)
-    api.router.route_class = CallRoute
-    api.state.hub = hub
-    api.router.routes += router.routes  # included, each request would look for its route twice
-    _add_house(api, application)
-    _describe_problems(api)
-    return api
-
-
-async def _sweep(hub: KnowHub) -> None:
-    for look in itertools.count():
-        does = hub.catalog.tend_at_leisure if look * TEND_S % SWEEP_S else hub.sweep
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or the server's start and end."""
+        if scope["type"] == "lifespan":
+            await self.lifespan(scope, receive, send)
+            return
+        scope["app"] = self
+        caller.set(scope["state"]["token"])
         try:
-            await run_in_threadpool(does if look else hub.catalog.warm)
-        except Exception as error:  # it comes again in a minute
-            _log.warning("the sweep failed: %s", type(error).__name__)
-        await asyncio.sleep(TEND_S)
-
-
-class _Calls:
-    """The routes of an API, whose refusals become problems: as a page to a browser, where there are pages.
-
-    They stand in the place of FastAPI's own layers, which do more, and take as long as a short call.
-    """
-
-    def __init__(self, api: FastAPI, application: Application) -> None:
-        self._api, self._application = api, application
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._api.router(scope, receive, send)
+            await self._route_of(scope).app(scope, receive, send)
         except KnowHubError as error:
-            await self._refuse(error, {}, scope, receive, send)
-        except HTTPException as error:
-            wrong, headers = KnowHubError("bad-request", "the request cannot be read"), {}
-            if error.status_code == 405:
-                headers["Allow"] = ", ".join(sorted(_methods_of(self._api, scope)))
-                wrong = KnowHubError("method-not-allowed", f"it knows {headers['Allow']}")
-            elif error.status_code == 404:
-                wrong = KnowHubError("not-found", "there is nothing at this path")
-            await self._refuse(wrong, headers, scope, receive, send)
+            request = Request(scope, receive)
+            show = self._application.show_problem if "text/html" in request.headers.get("accept", "") else None
+            response = await run_in_threadpool(show, request, error) if show else problem(error, scope)
+            if error.code == "method-not-allowed":
+                response.headers["Allow"] = scope["allow"]
+            await response(scope, receive, send)
 
-    async def _refuse(
-        self, error: KnowHubError, headers: dict[str, str], scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        request, show = Request(scope, receive), self._application.show_problem
-        if show is None or "text/html" not in request.headers.get("accept", ""):
-            response = problem(error, scope, headers)
-        else:
-            response = await run_in_threadpool(show, request, error)
-            response.headers.update(headers)
-        await response(scope, receive, send)
+    def _route_of(self, scope: Scope) -> Route:
+        """Return the route of a request; the scope gets it, and what its path names."""
+        allowed = set[str]()
+        for route in self.routes:
+            assert isinstance(route, Route)
+            found = route.path_regex.match(scope["path"])
+            if found is None:
+                continue
+            if not route.methods or scope["method"] in route.methods:
+                scope["route"], scope["path_params"] = route, found.groupdict()
+                return route
+            allowed |= route.methods
+        if not allowed:
+            raise KnowHubError("not-found", "there is nothing at this path")
+        scope["allow"] = ", ".join(sorted(allowed))
+        raise KnowHubError("method-not-allowed", f"it knows {scope['allow']}")
 
+    # -- the house --
 
-def _methods_of(api: FastAPI, scope: Scope) -> set[str]:
-    """Return all methods of a path; each function is a route of its own."""
-    got = {**scope, "method": "GET"}
-    matching = (route for route in api.router.routes if route.matches(got)[0] is not Match.NONE)
-    return {method for route in matching for method in getattr(route, "methods", None) or ()}
-
-
-def _add_house(api: FastAPI, application: Application) -> None:
-    hub = application.hub
-
-    @api.get("/healthz", include_in_schema=False)
-    async def healthz(request: Request) -> Response:
+    async def healthz(self, request: Request) -> Response:
         """Say that the process lives."""
         return answer({"status": "ok"})
 
-    @api.get("/readyz", include_in_schema=False)
-    async def readyz(request: Request) -> Response:
+    async def readyz(self, request: Request) -> Response:
         """Say whether the disk or the database can be written; it listens only when it has caught up."""
-        is_ready = await run_in_threadpool(hub.tokens.files.is_writable)
+        is_ready = await run_in_threadpool(self.hub.tokens.files.is_writable)
         return answer({"status": "ready" if is_ready else "not ready"}, 200 if is_ready else 503)
 
-    @api.get("/metrics", include_in_schema=False)
-    def metrics(request: Request) -> Response:
+    def metrics(self, request: Request) -> Response:
         """Return figures for Prometheus: they count the records of all, so only for a token that sees all."""
         need(request.state.token, "read")
         if not request.state.token.sees_all():
             raise KnowHubError("forbidden", "the figures count the records of all: the token needs the scope *")
-        return Response(generate_latest(application.gate.registry), media_type="text/plain; version=0.0.4")
+        return Response(generate_latest(self._application.gate.registry), media_type="text/plain; version=0.0.4")
 
-
-def _describe_problems(api: FastAPI) -> None:
-    """Let the document know the form of a problem, which no function returns itself."""
-    make: Callable[[], Json] = api.openapi
-
+    @staticmethod
+    @functools.cache
     def openapi() -> Json:
-        made = make()
+        """Return the document of the API, as FastAPI makes it, with the form of a problem, that no function returns."""
+        says = "What one learned to do, all may find by task, weigh by its worth, and improve by feedback."
+        about: Json = {"title": "KnowHub", "description": says, "version": "1"}
+        made = get_openapi(**about, routes=router.routes, separate_input_output_schemas=False)
         made.setdefault("components", {})["securitySchemes"] = {"token": _SCHEME}
         schemas = made["components"].setdefault("schemas", {})
         schemas["ProblemOut"] = ProblemOut.model_json_schema()
@@ -233,4 +206,12 @@ def _describe_problems(api: FastAPI) -> None:
                     each["additionalProperties"] = False
         return made
 
-    api.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's own pages tell to do it
+
+async def _sweep(hub: KnowHub) -> None:
+    for look in itertools.count():
+        does = hub.catalog.tend_at_leisure if look * TEND_S % SWEEP_S else hub.sweep
+        try:
+            await run_in_threadpool(does if look else hub.catalog.warm)
+        except Exception as error:  # it comes again in a minute
+            _log.warning("the sweep failed: %s", type(error).__name__)
+        await asyncio.sleep(TEND_S)

@@ -22,9 +22,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
+
+from pydantic_core import from_json, to_json
 
 from ..base.text import clean
 from ..finding import texts
@@ -35,7 +38,7 @@ from ..store.log_follower import LogFollower, Position
 from .ledger import TreeLedger, record_of
 from .records import OWNER_SCOPE, Json, Record
 from .similar import Tasks
-from .tokens import Token, sees
+from .tokens import Token, is_visible, sees
 
 FOLLOW_S = 0.05
 """Seconds after which a read looks at the log again."""
@@ -77,9 +80,7 @@ _INSERT = f"INSERT OR REPLACE INTO record ({COLUMNS}{_MORE}) VALUES ({', '.join(
 _MERGED = """SELECT record.id FROM record AS target CROSS JOIN record ON record.merged_into = target.id
     WHERE target.id = ? AND record.merged_into != '' AND record.principal = target.principal AND NOT record.is_gone"""
 _UNMARK, _MARK = "DELETE FROM mark WHERE mark = ? AND id = ?", "INSERT INTO mark VALUES (?, ?)"
-# The last vote of each principal comes last.
-_VOTES = """SELECT principal, is_helpful FROM vote WHERE entry IN (SELECT value FROM json_each(?))
-    ORDER BY created_at, id"""
+_VOTES = "SELECT created_at, id, principal, is_helpful FROM vote WHERE entry = ?"
 _LATER_VOTE = """INSERT INTO vote VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     created_at = excluded.created_at, id = excluded.id, is_helpful = excluded.is_helpful
     WHERE (excluded.created_at, excluded.id) >= (vote.created_at, vote.id)"""
@@ -90,7 +91,7 @@ _IS_JUDGED = """SELECT EXISTS (SELECT 1 FROM vote WHERE entry = ?)
 _WITH_HISTORY = ("knowledge", "resource", "proposal")  # kinds whose operations are asked for
 _is_ours = re.compile(r"kh:([^:]*):(\S+) ?(.*)", re.DOTALL).fullmatch
 """Tell whether a hub wrote an operation: `kh:<verb>:<principal>`, with a mark where the call had an Idempotency-Key."""
-_FIELDS = ("id", "content", "source", "fields", "created_by", "version", "created_at", "updated_at", "deleted")
+_fields_of = attrgetter(*(each.name for each in fields(Record)[:9]))
 
 
 @dataclass(slots=True)
@@ -303,7 +304,7 @@ class Following:
         self._writes += 1
         own, kind, principal = record.fields, record.kind, clean(record.created_by)
         entry, merged_into = clean(str(own.get("of") or "")), clean(record.merged_into)
-        row = [record.id, clean(record.content), json.dumps([record.source, own]), principal, record.version]
+        row = [record.id, clean(record.content), _written([record.source, own]), principal, record.version]
         row += [record.created_at, record.updated_at, 0, 0, kind, record.deleted, own.get("score"), merged_into, entry]
         old = get(db, record.id) if kind == "knowledge" else None
         terms = terms_of(own["task"]) if kind == "knowledge" and not record.deleted else ()
@@ -334,7 +335,8 @@ class Following:
     def _weigh(self, db: sqlite3.Connection, lead: Record) -> None:
         """Note the votes of an entry, and of those merged into it."""
         family = family_of(db, lead.id)
-        votes = dict(db.execute(_VOTES, (json.dumps(family),)).fetchall())
+        said = sorted(row for one in family for row in db.execute(_VOTES, (one,)))
+        votes = {principal: is_helpful for _, _, principal, is_helpful in said}  # the last one of each
         votes.pop(clean(lead.created_by), None)
         helpful = sum(votes.values())
         counts = [helpful, len(votes) - helpful]
@@ -373,7 +375,7 @@ def get(db: sqlite3.Connection, id: str) -> Record | None:
 
 def record_of_row(row: Sequence[Any]) -> Record:
     """Return the record of a row of `COLUMNS`."""
-    source, fields = json.loads(row[2])
+    source, fields = from_json(row[2])
     made = Record(row[0], row[1], source, fields, *row[3:7])
     made.helpful, made.harmful = row[7:9]
     return made
@@ -404,12 +406,24 @@ def _records(side: Sequence[object]) -> list[Record]:
 
 
 def _text_of(records: list[Record]) -> str:
-    return json.dumps([[getattr(record, name) for name in _FIELDS] for record in records])
+    return _written([*map(_fields_of, records)])
 
 
-def read_records(text: str) -> list[Record]:
-    """Return the records that one side of an operation holds."""
-    return [Record(**dict(zip(_FIELDS, each, strict=True))) for each in json.loads(text)]
+def _written(value: object) -> str:
+    """Return a value as JSON."""
+    try:
+        return to_json(value).decode()
+    except ValueError:  # half of a surrogate pair, from another program
+        return clean(json.dumps(value, ensure_ascii=False))
+
+
+def read_case(content: str) -> Json:
+    """Return the case that the content of a feedback holds; nothing, where it is none of ours."""
+    try:
+        case = from_json(content)
+    except ValueError:
+        return {}
+    return case if isinstance(case, dict) else {}
 
 
 # Asking
@@ -632,14 +646,32 @@ class Catalog(Following):
 
         Cost: grows with `limit`, not with how much there is.
         """
+        rows = itertools.chain(*self._feedback_rows(id, limit, before or _LATEST))
+        return sorted(map(record_of_row, rows), key=lambda known: known.key, reverse=True)
+
+    def _feedback_rows(self, id: str, limit: int, before: tuple[float, str]) -> list[list[Any]]:
+        """Return rows of `COLUMNS`, newest first: of feedback that something harmed, and of feedback that it helped."""
         sql = f"SELECT {COLUMNS} FROM record WHERE kind = 'feedback' AND NOT is_gone AND entry = ? AND is_helpful = ?"
         sql += f" AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT {limit}"
 
-        def work(db: sqlite3.Connection) -> list[Record]:
-            sides = ((one, is_helpful, *(before or _LATEST)) for one in family_of(db, id) for is_helpful in (0, 1))
-            return [record_of_row(row) for side in sides for row in db.execute(sql, side)]
+        def work(db: sqlite3.Connection) -> list[list[Any]]:
+            family = family_of(db, id)
+            sides = [[(one, is_helpful, *before) for one in family] for is_helpful in (0, 1)]
+            found = ([row for asked in side for row in db.execute(sql, asked)] for side in sides)
+            return [sorted(rows, key=itemgetter(5, 0), reverse=True) for rows in found]
 
-        return sorted(self._read(work), key=lambda known: known.key, reverse=True)
+        return self._read(work)
+
+    def cases(self, token: Token, id: str, limit: int) -> list[list[Json]]:
+        """Return the newest cases of an entry that a token sees: those in which it harmed, and in which it helped."""
+
+        def is_seen(row: Sequence[Any]) -> bool:
+            own = from_json(row[2])[1]
+            return is_visible(token, own["scopes"], own["owner"])
+
+        sides = self._feedback_rows(id, 2 * limit, _LATEST)  # of which some are hidden, perhaps
+        seen = sides if token.sees_all() else [filter(is_seen, rows) for rows in sides]
+        return [[read_case(row[1]) for row in itertools.islice(rows, limit)] for rows in seen]
 
     # -- feedback --
 
@@ -665,21 +697,23 @@ class Catalog(Following):
         terms, is_hidden = terms_of(task), not token.sees_all()
         given = "FROM (SELECT key AS place, value AS number FROM json_each(?)) JOIN record USING (number)"
         is_seen = f"EXISTS ({_SEEN} AND mark.id = record.id)" if is_hidden else "TRUE"
-        sql = f"SELECT {COLUMNS} {given} WHERE {is_seen} AND NOT is_gone AND merged_into = '' ORDER BY place"
+        sql = f"SELECT terms, {COLUMNS} {given} WHERE {is_seen} AND NOT is_gone AND merged_into = '' ORDER BY place"
         seen = [_marks_seen(token)] if is_hidden else []
 
-        def work(db: sqlite3.Connection) -> list[Record]:
+        def work(db: sqlite3.Connection) -> list[Any]:
             self._tasks.take_in(db)
             likely = self._tasks.likely(terms)
             if not likely:  # nearly always
                 return []
-            rows = db.execute(f"{sql} LIMIT {_COMPARED}", (json.dumps(likely), *seen))
-            return [*map(record_of_row, rows)]
+            return db.execute(f"{sql} LIMIT {_COMPARED}", (json.dumps(likely), *seen)).fetchall()
+
+        def share(theirs: Collection[str]) -> float:
+            return len(terms.intersection(theirs)) / (len(terms.union(theirs)) or 1)
 
         left = [*self._left]  # before what is read, lest one that is just taken in is in neither
-        known = [*((one, terms_of(one.fields["task"])) for one in self._do(work)), *left]
-        shares = ((len(terms & theirs) / (len(terms | theirs) or 1), one) for one, theirs in known)
-        alike = {one.id: (share, one) for share, one in shares if share >= least and sees(token, one)}
+        near = [(like, record_of_row(row)) for said, *row in self._do(work) if (like := share(said.split())) >= least]
+        near += [(like, one) for one, theirs in left if (like := share(theirs)) >= least]
+        alike = {one.id: (like, one) for like, one in near if sees(token, one)}
         return sorted(alike.values(), key=lambda pair: (pair[0], pair[1].id), reverse=True)[:limit]
 
     # -- operations --
@@ -704,7 +738,7 @@ class Catalog(Following):
     def _operations(self, where: str, *values: object) -> list[Entry]:
         self.catch_up()
         rows = self._all(f"SELECT id, verb, principal, mark, at, seq, before, after FROM operation {where}", *values)
-        return [Entry(*row[:6], *map(read_records, row[6:])) for row in rows]
+        return [Entry(*row[:6], *([Record(*each) for each in from_json(side)] for side in row[6:])) for row in rows]
 
 
 def text_of(fields: Json, content: str) -> str:
@@ -716,7 +750,7 @@ def text_of(fields: Json, content: str) -> str:
 
 def _unit(id: str, said: str, content: str) -> Unit:
     """Return an entry as the index has it."""
-    first, *rest = [*texts.passages(clean(text_of(json.loads(said)[1], content)))] or [""]
+    first, *rest = [*texts.passages(clean(text_of(from_json(said)[1], content)))] or [""]
     return Unit(id, (), first, rest)
 
 

@@ -227,9 +227,9 @@ def take_in(place: str | Path, *, file: BinaryIO, as_json: bool) -> int:
         report = hub.take_in(LOCAL, _lines(file))
     if as_json:
         print(json.dumps(report, ensure_ascii=False))
-        return 1 if report["errors"] else 0
-    print(say("{} written, {} there already", report["written"], report["skipped"]))
-    for error in report["errors"]:
+    else:
+        print(say("{} written, {} there already", report["written"], report["skipped"]))
+    for error in [] if as_json else report["errors"]:
         print(say("line {}: {}", error["line"], error["detail"]), file=sys.stderr)
     return 1 if report["errors"] else 0
 

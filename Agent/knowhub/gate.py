@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -87,8 +87,8 @@ def wants_chinese(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return any(value.startswith(b"zh") for value in wanted)
 
 
-def problem(error: KnowHubError, scope: Scope, also: Mapping[str, str] | None = None) -> Response:
-    """Return a problem in the language of the request, with the headers that are given besides."""
+def problem(error: KnowHubError, scope: Scope) -> Response:
+    """Return a problem in the language of the request."""
     in_chinese = wants_chinese(scope["headers"])
     headers = {"Content-Type": PROBLEM_TYPE, "Content-Language": "zh" if in_chinese else "en"}
     if error.retry_after_s:
@@ -98,7 +98,7 @@ def problem(error: KnowHubError, scope: Scope, also: Mapping[str, str] | None = 
     if error.code in ("too-large", "timeout", "headers-too-large", "busy"):
         headers["Connection"] = "close"
     body = error.to_json(str(scope["path"]), in_chinese=in_chinese)
-    return Response(json.dumps(body, ensure_ascii=False), error.status, {**headers, **(also or {})})
+    return Response(json.dumps(body, ensure_ascii=False), error.status, headers)
 
 
 class Gate:

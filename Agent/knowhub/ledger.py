@@ -19,7 +19,10 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
+
+from pydantic import ConfigDict, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from ..keyword_tree import (
     ConflictError,
@@ -38,22 +41,29 @@ from .records import KnowHubError, Record, kind_of, not_found
 OWN = "knowhub"
 """The key of an info's metadata that all of ours stands under."""
 
-_SHARED = (("scopes", list), ("owner", str))
 _KEPT = ("scopes", "owner", "of")  # of a deleted record
-_OF_TEXTS = ("scopes", "types", "resource_ids")  # lists that hold nothing else
-_FORMS: Mapping[str, Sequence[tuple[str, type | tuple[type, ...]]]] = {
-    "knowledge": (
-        *(*_SHARED, ("task", str), ("types", list), ("tags", dict), ("resource_ids", list), ("message_id", str)),
-        *(("source", dict), ("score", int), ("confidence", (int, float))),
-    ),
-    "feedback": (*_SHARED, ("of", str), ("helpful", bool)),
-    "proposal": (*_SHARED, ("of", str), ("version", int), ("feedback", str), ("why", str), ("state", str)),
-    "resource": (*_SHARED, ("content_type", str), ("metadata", dict)),
-    "trace": (*_SHARED, ("goals", list)),
-    "call": _SHARED,
-    "access": (*_SHARED, ("of", str), ("outcome", str)),
+
+
+_OWN = {"scopes": list[str], "owner": str}
+_KNOWLEDGE = {"task": str, "types": list[str], "tags": dict, "resource_ids": list[str], "message_id": str}
+_WORTH = {"source": dict, "score": int, "confidence": float, "judged": NotRequired[dict[str, Any]]}
+_FORMS: Mapping[str, Mapping[str, Any]] = {
+    "knowledge": _KNOWLEDGE | _WORTH,
+    "feedback": {"of": str, "helpful": bool},
+    "proposal": {"of": str, "version": int, "feedback": str, "why": str, "state": str},
+    "resource": {"content_type": str, "metadata": dict},
+    "trace": {"goals": list},
+    "access": {"of": str, "outcome": str},
+    "call": {},
+    "gone": {},  # of what was deleted
 }
-"""Required fields of each kind of record: kind → name and type of a field."""
+"""Fields of each kind of record, besides `_OWN`: kind → name and type of a field."""
+
+_strict: Any = with_config(ConfigDict(strict=True))
+_is_ours = {
+    kind: TypeAdapter(_strict(TypedDict(kind, {**_OWN, **form}))).validator.isinstance_python  # type: ignore[operator]
+    for kind, form in _FORMS.items()
+}
 
 
 def record_of(info: Info) -> Record | None:
@@ -62,12 +72,8 @@ def record_of(info: Info) -> Record | None:
     if not isinstance(own, dict):
         return None
     is_gone = own.get("gone") is True
-    form = _SHARED if is_gone else _FORMS.get(kind_of(info.id))
-    if form is None:
-        return None
-    if not all(isinstance(own.get(name), kind) for name, kind in form) or not isinstance(own.get("judged", {}), dict):
-        return None
-    if not all(isinstance(each, str) for name, _ in form if name in _OF_TEXTS for each in own[name]):
+    is_ours = _is_ours.get("gone" if is_gone else kind_of(info.id))
+    if is_ours is None or not is_ours(own):
         return None
     stamps = info.version, info.created_at, info.updated_at, info.deleted or is_gone
     return Record(info.id, info.content, info.source, own, info.created_by, *stamps)
@@ -117,7 +123,8 @@ class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):
                 info = self.tree.CreateInfo(*said)
             except (NotFoundError, DuplicateIdError, InvalidInputError):
                 return None
-            return str(self.tree.last_operation), _sure(record_of(info))
+            record.created_at = record.updated_at = info.created_at
+            return str(self.tree.last_operation), record
 
     def create(self, records: Sequence[Record]) -> list[Record]:
         """Store new records, with their links; within an operation.
@@ -147,7 +154,9 @@ class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):
         info = self.tree.UpdateInfo(record.id, patch, version=record.version)
         if before is not None:
             self._relink(before, record)
-        return _sure(record_of(info))
+        changed = record_of(info)
+        assert changed is not None  # another program's info it is not
+        return changed
 
     def put(self, record: Record, old: Record | None) -> list[Record]:
         """Store a new record, or a record's new state in the place of one that was read."""
@@ -219,12 +228,6 @@ class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):
 
 def _name_of(verb: str, principal: str, mark: str) -> str:
     return f"kh:{verb}:{principal} {mark}".rstrip()
-
-
-def _sure(record: Record | None) -> Record:
-    """Return a record that was written just now: another program's info it is not."""
-    assert record is not None
-    return record
 
 
 KEYWORDS = "kh-"

@@ -10,13 +10,12 @@ import inspect
 import json
 import logging
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 import httpx
 from pydantic import BaseModel, ConfigDict
 
-from .application import Application, create_app
+from .application import Application, caller, create_app
 from .calling import Connection, connected
 from .goal_tool import reflect as draft_of
 from .hub import KnowHub
@@ -47,9 +46,6 @@ class ToolAnswer(BaseModel):
     items: list[dict[str, Any]]
 
 
-_caller: ContextVar[Token] = ContextVar("who sent the request over HTTP")
-
-
 def make_server(hub: KnowHub, token: Token | None = None, *, application: Application | None = None) -> MCPServer[Any]:
     """Return a server over a hub.
 
@@ -62,7 +58,7 @@ def make_server(hub: KnowHub, token: Token | None = None, *, application: Applic
     server: MCPServer[Any] = MCPServer("knowhub", title="KnowHub", instructions=INSTRUCTIONS, log_level="ERROR")
 
     def who() -> Token:
-        return token or _caller.get()
+        return token or caller.get()
 
     api = (application or create_app(hub)).api
     for each in (*TOOLS, knowledge_get):
@@ -137,17 +133,6 @@ def _add_reading(server: MCPServer[Any], hub: KnowHub, who: Callable[[], Token])
 # Transports
 
 
-class _ForCaller:
-    """The SDK's application; what it runs for a request knows whose that is."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        _caller.set(scope["state"]["token"])
-        await self._app(scope, receive, send)
-
-
 def make_http_app(application: Application) -> tuple[Any, Any]:
     """Return the SDK's application for `/mcp`, and its session manager, which must run as long as it answers."""
     hub, settings = application.hub, application.settings
@@ -157,7 +142,7 @@ def make_http_app(application: Application) -> tuple[Any, Any]:
     server = make_server(hub, application=application)
     security = TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
     app = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)
-    return _ForCaller(app), server.session_manager
+    return app, server.session_manager
 
 
 def serve_stdio(hub: KnowHub, token: Token) -> None:

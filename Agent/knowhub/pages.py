@@ -24,7 +24,6 @@ from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
-from starlette.routing import Route
 
 from ..base.language import say_in
 from ..base.text import typed_names
@@ -229,7 +228,7 @@ def add_pages(application: Application) -> None:
     application.show_problem = pages.refuse
     for path, methods, is_open, handle in _PAGES:
         answer = partial(_answer, pages, handle, is_open)
-        application.api.router.routes.append(Route(path, answer, methods=[*methods], include_in_schema=False))
+        application.api.add_route(path, answer, methods)
 
 
 async def _answer(pages: Pages, handle: Handler, is_open: bool, request: Request) -> Response:
@@ -670,4 +669,3 @@ def tokens(visit: Visit) -> Response:
         made = hub.make_token(visit.token, {**body, "scopes": typed_names(form.get("scopes", ""))})
     found, groups = hub.list_tokens(visit.token), hub.list_groups(visit.token)
     return visit.show("tokens", found=found, groups=groups, made=made, rights=RIGHTS)
-

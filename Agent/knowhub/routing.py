@@ -198,7 +198,9 @@ class Models:
         name = self.choose(name)
         why = self.available(name)
         with self._lock:
-            if not why and (self._running.total() >= POOL_SIZE or self._running[name] >= self._at_once(name)):
+            # More calls of a model at once than are worth it would wait for each other in the model.
+            most = getattr(self._clients.get(name), "concurrency", None) or POOL_SIZE
+            if not why and (self._running.total() >= POOL_SIZE or self._running[name] >= most):
                 why = "model_busy"
             if not why and self._wait_s(who, takes=True):
                 why = "model_limit"
@@ -219,10 +221,6 @@ class Models:
                 self._rests_until[name] = self._clock() + REST_S
                 self._failures[name] = 0
         return reply
-
-    def _at_once(self, name: str) -> int:
-        """Return how many calls of a model at a time are worth it; more would wait for each other in the model."""
-        return getattr(self._clients[name], "concurrency", None) or POOL_SIZE
 
     def _call(self, name: str, intent: str, question: Json) -> Reply:
         client, data, reason = self._clients[name], None, ""

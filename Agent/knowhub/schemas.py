@@ -13,7 +13,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -496,14 +496,8 @@ _HARMLESS |= {"too_short", "literal_error", "value_error", "string_pattern_misma
 _DETAILS = {"datetime_from_date_parsing": "it is no time in ISO 8601"}
 
 
-def _all(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    yield model
-    for each in model.__subclasses__():
-        yield from _all(each)
-
-
-_FIELDS = frozenset(name for model in _all(Body) for name in model.model_fields)
-_FIELDS |= {"If-Match", "Idempotency-Key"}
+_models = [each for each in [*globals().values()] if isinstance(each, type) and issubclass(each, Body)]
+_FIELDS = frozenset(["If-Match", "Idempotency-Key"]).union(*(model.model_fields for model in _models))
 
 
 def check_resource_id(id: str) -> None:

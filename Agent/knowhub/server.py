@@ -87,7 +87,6 @@ class CallRoute(APIRoute):
 
     def _make_app(self) -> ASGIApp:
         types = {each.name: each.annotation for each in inspect.signature(self.endpoint).parameters.values()}
-        is_async = inspect.iscoroutinefunction(self.endpoint)
         del types["request"]
         # Under names that no pointer to what is wrong shows.
         names = {name: f"the_{name}" if name in ("body", "query") else name for name in types}
@@ -110,10 +109,8 @@ class CallRoute(APIRoute):
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive)
             body = await request.body() if "body" in types else b""
-            if is_async:
-                response = await work(request, body)
-            else:  # Starlette's threads take three times as long to hand a call over
-                response = await asyncio.get_running_loop().run_in_executor(None, work, request, body)
+            # Starlette's threads take three times as long to hand a call over.
+            response = await asyncio.get_running_loop().run_in_executor(None, work, request, body)
             await response(scope, receive, send)
 
         return app
@@ -212,7 +209,7 @@ def _pass_on(
     types = dict(_parameter_of(each, path) for each in parameters if each.kind is not each.KEYWORD_ONLY)
 
     def call(request: Request, **given: Any) -> Response:
-        hub, token = request.app.state.hub, request.state.token  # whom the gate let in
+        hub, token = request.app.hub, request.state.token  # whom the gate let in
         if "version" in given:
             given["version"] = _version_of(given["version"], is_needed=method != "PUT")
         made = getattr(hub, act.__name__)(token, *(given[each] for each in types))
@@ -282,9 +279,9 @@ _exporting = Counter[tuple[int, str]]()  # by hub and caller
 
 
 @_call("GET", "/api/export", None)
-async def export(request: Request) -> Response:
+def export(request: Request) -> Response:
     """Yield all that a token sees, without secrets, an object a line: what an import reads."""
-    hub, token = request.app.state.hub, request.state.token  # whom the gate let in
+    hub, token = request.app.hub, request.state.token  # whom the gate let in
     need(token, "read")
     caller = id(hub), token.asker
     if _exporting[caller] >= EXPORTS:

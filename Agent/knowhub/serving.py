@@ -139,4 +139,4 @@ def add_mcp(application: Application) -> None:
 
     app, manager = make_http_app(application)
     application.contexts.append(manager.run)
-    application.api.router.routes.append(Route("/mcp", app, include_in_schema=False))
+    application.api.routes.append(Route("/mcp", app))

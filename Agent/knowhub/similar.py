@@ -13,7 +13,7 @@
 import sqlite3
 from array import array
 from bisect import bisect
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from itertools import accumulate, chain
 
@@ -26,17 +26,18 @@ class Tasks:
 
     def __init__(self) -> None:
         self._file, self._number = "", 0
-        self._entries: dict[str, array[int]] = {}  # term → numbers of the records that have it, the oldest first
+        # Term → numbers of the records that have it, the oldest first.
+        self._entries: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
 
     def take_in(self, db: sqlite3.Connection) -> None:
         """Take in what came since the last time; a record that was written again has a new number."""
         [file] = db.execute("SELECT file FROM place").fetchone()
         if file != self._file:
-            self._file, self._number, self._entries = file, 0, {}
+            self._file, self._number, self._entries = file, 0, defaultdict(lambda: array("I"))
         sql = "SELECT number, terms FROM record WHERE number > ? AND kind = 'knowledge' ORDER BY number"
         for number, terms in db.execute(sql, (self._number,)):
             for term in terms.split():
-                self._entries.setdefault(term, array("I")).append(number)
+                self._entries[term].append(number)
             self._number = number
 
     def likely(self, terms: Collection[str]) -> list[int]:
@@ -45,13 +46,10 @@ class Tasks:
         Such an entry has half of these. The rarest are looked at, as many as leave too few for it, and more of them as
         long as that takes little: the more of them it must have.
         """
-        held = sorted((self._entries.get(term, _NONE)[-_LOOKED_AT:] for term in terms), key=len)
+        held = sorted((self._entries.get(term, ())[-_LOOKED_AT:] for term in terms), key=len)
         least = (len(terms) + 1) // 2
         looked_at = max(len(terms) - least + 1, bisect([*accumulate(map(len, held))], _SUMMED))
         found = Counter(chain.from_iterable(held[:looked_at]))
         enough = least - max(0, len(terms) - looked_at)
         likely = [number for number, often in found.items() if often >= enough]
         return sorted(likely, key=lambda number: (found[number], number), reverse=True)
-
-
-_NONE = array("I")

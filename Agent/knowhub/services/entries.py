@@ -5,8 +5,8 @@ from typing import Any
 
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import KnowledgeIn, KnowledgePatch, ListQuery
-from ..tokens import Token, need, sees, sees_said
-from .store import Store, admit, entry_fields, judgement_of, page_of, read_case, stamps, told_operation
+from ..tokens import Token, need, sees
+from .store import Store, admit, entry_fields, judgement_of, page_of, stamps, told_operation
 
 HISTORY_LIMIT = 20
 """Cases that an entry shows; `feedback` pages all."""
@@ -87,11 +87,10 @@ class Entries(Store):
     def _show(self, token: Token, record: Record, *, is_new: bool = False) -> Json:
         """Return an entry as answers have it; a new one was judged by no one yet."""
         own, judged_before = record.fields, record.fields.get("judged") or {}
-        known = [] if is_new else self.catalog.feedback(record.id, 2 * HISTORY_LIMIT)
+        harmful, helpful = ([], []) if is_new else self.catalog.cases(token, record.id, HISTORY_LIMIT)
         judged = judgement_of(record)
-        for is_helpful, name in ((True, "helpful_history"), (False, "harmful_history")):
-            seen = [each for each in known if each.fields["helpful"] is is_helpful and sees_said(token, each)]
-            judged[name] = [*map(read_case, seen[:HISTORY_LIMIT]), *judged_before.get(name, [])][:HISTORY_LIMIT]
+        for name, cases in (("helpful_history", helpful), ("harmful_history", harmful)):
+            judged[name] = [*cases, *judged_before.get(name, [])][:HISTORY_LIMIT]
         source = {"name": record.source, **own["source"]}
         entry = {**entry_fields(record), "message_id": own["message_id"], "source": source, "eval": judged}
         return {**entry, **stamps(record), "merged_into": record.merged_into}

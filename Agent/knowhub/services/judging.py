@@ -10,13 +10,13 @@ from typing import Any
 
 from ...base.secrets_in_text import secret_shape
 from ...base.text import mapping_of
-from ..catalog import Entry
+from ..catalog import Entry, read_case
 from ..evolving import check_rewrite
 from ..records import Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import AcceptIn, BatchIn, Case, KnowledgeUpdate, PageQuery, ProposalQuery, is_text, parse
 from ..tokens import Token, need, sees_said
 from .entries import Entries
-from .store import admit, page_of, read_case, read_cursor
+from .store import admit, page_of, read_cursor
 
 
 class Judging(Entries):
@@ -230,6 +230,6 @@ class Judging(Entries):
 
 def case_fields(record: Record) -> Json:
     """Return what every form of a feedback has."""
-    own = record.fields
-    said: Json = {"id": record.id, "knowledge_id": own["of"], "is_helpful": own["helpful"], "case": read_case(record)}
+    own, case = record.fields, read_case(record.content)
+    said: Json = {"id": record.id, "knowledge_id": own["of"], "is_helpful": own["helpful"], "case": case}
     return {**said, "created_by": record.created_by}

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import hashlib
 import inspect
-import json
 import secrets
 import threading
 import time
@@ -16,11 +15,10 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 
-from ...base.checks import check_methods
+from ...base.checks import check_methods, shorten
 from ...base.secrets_in_text import secret_shape
-from ...base.text import mapping_of
 from ...finding.embedder import Embedder, Meaning, meaning_of
-from ...keyword_tree import ClosedError, DuplicateIdError, LLMClient, VersionConflictError
+from ...keyword_tree import ClosedError, DuplicateIdError, InvalidInputError, LLMClient, VersionConflictError
 from ..catalog import Catalog, Entry
 from ..files import open_files
 from ..ledger import TreeLedger
@@ -105,6 +103,12 @@ class Store:
         allow_secret_shapes: bool = False,
         quota: Quota = Quota(),
     ) -> None:
+        named = {"models": models, "ring": ring, "quota": quota, "clock": clock, "judge": judge}
+        kinds: Any = Mapping, KeyRing, Quota, Callable, bool, bool
+        named["allow_secret_shapes"] = allow_secret_shapes
+        for (name, value), kind in zip(named.items(), kinds, strict=True):
+            if not isinstance(value, kind) and (value is not None or kind not in (Mapping, KeyRing)):
+                raise InvalidInputError(f"{name} must be a {kind.__name__}, not {shorten(value)}")
         if models is None and llm_client is not None:
             models = {str(getattr(llm_client, "model", "") or type(llm_client).__name__): llm_client}
         for client in (models or {}).values():
@@ -393,27 +397,23 @@ def page_of(found: list[Json], next_key: tuple[float, str] | None = None) -> Jso
     return {"results": found, "count": len(found), "next_cursor": write_cursor(next_key) if next_key else None}
 
 
-def read_case(record: Record) -> Json:
-    """Return the case that a feedback holds; nothing, where its text is none of ours."""
-    try:
-        return mapping_of(json.loads(record.content))
-    except ValueError:
-        return {}
-
-
 def _said(part: str | BaseModel) -> str:
     return part if isinstance(part, str) else part.model_dump_json(exclude={"secure_body"})
 
 
 def _strings_in(value: object) -> list[str]:
     """Return all texts in a body; the names of a model's fields are ours, those of a dict are not."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, BaseModel):
-        value = [*vars(value).values()]
-    elif isinstance(value, dict):
-        value = [*value, *value.values()]
-    return [text for each in value for text in _strings_in(each)] if isinstance(value, list) else []
+    found, values = list[str](), [value]
+    for each in values:
+        if isinstance(each, str):
+            found.append(each)
+        elif isinstance(each, dict):
+            values += [*each, *each.values()]
+        elif isinstance(each, list):
+            values += each
+        elif isinstance(each, BaseModel):
+            values += vars(each).values()
+    return found
 
 
 def digest_of(text: str) -> str:

@@ -3,6 +3,7 @@
 import inspect
 import json
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -74,28 +75,16 @@ def model_hub(path: Path, *replies: Any, **more: Any) -> tuple[KnowHub, StubLLMC
 
 class TestSave:
     def test_has_the_seeds_form(self, hub: KnowHub) -> None:
-        body = {
-            "task": "在厨房里煮鸡蛋",
-            "content": "煮七分钟",
-            "types": ["tool", "strategy"],
-            "tags": {"category": "meal", "size": "small"},
-            "scopes": ["team:kitchen"],
-            "owner": "agent:cook",
-            "source": {
-                "name": "自己试过",
-                "category": "exp",
-                "urls": ["https://example.org/eggs"],
-                "agent_id": "cook",
-                "submitted_by": "ada@example.com",
-                "message_id": "msg-7",
-            },
-            "score": 4,
-        }
+        source = {"name": "自己试过", "category": "exp", "urls": ["https://example.org/eggs"], "agent_id": "cook"}
+        body: Json = {
+            "task": "在厨房里煮鸡蛋", "content": "煮七分钟", "types": ["tool", "strategy"], "score": 4,
+            "tags": {"category": "meal", "size": "small"}, "scopes": ["team:kitchen"], "owner": "agent:cook",
+            "source": {**source, "submitted_by": "ada@example.com", "message_id": "msg-7"},
+        }  # fmt: skip
         entry: Json = {**hub.get(LOCAL, hub.save(LOCAL, body)["entry"]["id"])}
 
-        assert {name: entry[name] for name in body if name not in ("source", "score")} == {
-            name: value for name, value in body.items() if name not in ("source", "score")
-        }
+        said = {name: value for name, value in body.items() if name not in ("source", "score")}
+        assert {name: entry[name] for name in said} == said
         source = entry["source"]
         assert source.pop("timestamp").endswith("Z")
         assert source == body["source"]
@@ -201,12 +190,8 @@ class TestSearch:
         }  # fmt: skip
         assert result["eval"] == {"score": 4, "helpful": 1, "harmful": 0, "confidence": 0.5}
         assert result["quality_score"] == 5.0
-        assert (answer["routing"], answer["reason"], answer["eligible"], answer["shown"]) == (
-            "recall",
-            "no_model",
-            1,
-            0,
-        )
+        told = [answer[name] for name in ("routing", "reason", "eligible", "shown")]
+        assert told == ["recall", "no_model", 1, 0]
         assert answer["took_ms"] > 0
         assert (result["scopes"], result["owner"], result["resource_ids"]) == (["user:owner"], "local", [])
 
@@ -513,9 +498,8 @@ class TestFeedback:
 
     def test_a_batch_is_all_or_nothing_and_names_the_bad_ones(self, hub: KnowHub) -> None:
         ids = [save(hub), save(hub)]
-        feedback = [
-            {"knowledge_id": id, "is_helpful": True, "case": {"task": "t"}} for id in (ids[0], "knowledge-x", ids[1])
-        ]
+        named = (ids[0], "knowledge-x", ids[1])
+        feedback = [{"knowledge_id": id, "is_helpful": True, "case": {"task": "t"}} for id in named]
         problem = refused("conflict", hub.batch_update, LOCAL, {"feedback_list": feedback})
 
         assert [each["pointer"] for each in problem.errors] == ["/feedback_list/1"]
@@ -1021,7 +1005,11 @@ class TestProblem:
 
 class TestArguments:
     @pytest.mark.parametrize("bad", [5, None, b"x", ["x"], object()])
-    def test_of_another_type_are_refused_and_all_once_it_is_closed(self, hub: KnowHub, bad: Any) -> None:
+    def test_of_another_type_are_refused_and_all_when_closed(self, hub: KnowHub, bad: Any, tmp_path: Path) -> None:
+        names = ["quota", "clock", "judge", "allow_secret_shapes", *(["models", "ring"] if bad is not None else [])]
+        for name in names:
+            with pytest.raises(ValueError, match=f"^{name} must be a .*, not {re.escape(repr(bad)[:9])}"):
+                KnowHub(tmp_path / "other", **{name: bad})
         doors: list[Any] = [door for name, door in inspect.getmembers(hub, inspect.ismethod) if name[0] != "_"]
         doors = [door for door in doors if "token" in inspect.signature(door).parameters]
         assert len(doors) > 25

@@ -16,7 +16,11 @@ pytest.importorskip("mcp.server.mcpserver")  # version 2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
 
+from Agent.knowhub.application import create_app
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.mcp_server import make_server
 from Agent.knowhub.serving import add_mcp
@@ -48,9 +52,8 @@ async def over_http(served: Served, token: str, mode: Any) -> AsyncIterator[Clie
 async def workout(client: Client) -> None:
     """Go through what a host does."""
     assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
-    saved = await client.call_tool(
-        "knowledge_save", {"task": "log in with selenium", "content": "Wait at random.", "types": ["tool"]}
-    )
+    said = {"task": "log in with selenium", "content": "Wait at random.", "types": ["tool"]}
+    saved = await client.call_tool("knowledge_save", said)
     assert not saved.is_error, saved
     id = saved.structured_content["items"][0]["id"]
     found = await client.call_tool("knowledge_search", {"query": "selenium login"})
@@ -58,9 +61,8 @@ async def workout(client: Client) -> None:
     await client.call_tool("knowledge_update", {"knowledge_id": id, "add_helpful_case": {"task": "t"}})
     got = await client.call_tool("knowledge_get", {"knowledge_id": id})
     assert got.structured_content["items"][0]["eval"]["helpful_history"][0]["task"] == "t"
-    kept = await client.call_tool(
-        "resource_save", {"resource_id": f"a/{id}", "title": "A", "body": "public", "secure_body": SECRET}
-    )
+    kept_so = {"resource_id": f"a/{id}", "title": "A", "body": "public", "secure_body": SECRET}
+    kept = await client.call_tool("resource_save", kept_so)
     assert not kept.is_error
     read = await client.call_tool("resource_get", {"resource_id": f"a/{id}"})
     assert read.structured_content["items"][0]["placeholder"] == f"{{{{secret:a/{id}}}}}"
@@ -94,9 +96,8 @@ def test_in_memory_and_over_http(hub: KnowHub, served: Served, mode: Any, is_ove
 def test_on_stdin_and_stdout(tmp_path: Path, mode: Any) -> None:
     command = ["-m", "Agent.cli.command_line", "hub", "mcp", "--data", str(tmp_path / "hub")]
     environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    parameters = StdioServerParameters(
-        command=sys.executable, args=command, env=environment, cwd=str(Path(__file__).parents[3])
-    )
+    here = str(Path(__file__).parents[3])
+    parameters = StdioServerParameters(command=sys.executable, args=command, env=environment, cwd=here)
 
     async def run() -> None:
         async with Client(parameters, mode=mode) as client:
@@ -146,3 +147,16 @@ def test_nobody_comes_in_without_a_token_or_by_another_name(served: Served) -> N
     for headers in ({}, {"Authorization": "Bearer kh_wrong"}):
         assert served.anonymous(headers).post("/mcp", json={}).status_code == 401
     assert served.client().post("/mcp", json={}, headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_under_a_path_of_another_application_it_is_the_same(hub: KnowHub) -> None:
+    app: Any = create_app(hub)
+    add_mcp(app)
+    outer = Starlette(routes=[Mount("/hub", app)], lifespan=lambda _: app.api.lifespan_context(app.api))
+    known = {"Authorization": f"Bearer {hub.tokens.make('ada', scopes=['*'])[0]}"}
+    ping: Any = {"json": {"jsonrpc": "2.0", "id": 1, "method": "ping"}, "headers": {"Accept": "application/json"}}
+    with TestClient(outer, base_url="http://127.0.0.1") as client:
+        assert [client.get("/hub/api/me").status_code, client.post("/hub/mcp", **ping).status_code] == [401, 401]
+        client.headers |= known
+        assert client.get("/hub/api/me").json()["principal"] == "ada"
+        assert client.post("/hub/mcp", **ping).json()["result"] == {}
