@@ -230,9 +230,8 @@ class Session:
 
     def command(self, *words: str) -> str:
         """Return a command on this memory, as it is typed: with the options that named it on the command line."""
-        place = self.shown if self.is_shared else self.folder
-        given = {"data": self.given.get("data") and place, "user": self.given.get("user")}
-        options = [word for name, said in given.items() if said for word in (f"--{name}", said)]
+        given = self.given | ({"data": self.shown} if self.is_shared and self.given.get("data") else {})
+        options = [word for name in ("data", "user") if given.get(name) for word in (f"--{name}", given[name])]
         return shlex.join(["keyword-tree", *words, *options])
 
     def saving(self) -> str:

@@ -35,6 +35,7 @@ pattern that another one, with a link `supersedes`, took the place of.
 
 import builtins
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -64,6 +65,8 @@ from .writing import MemoryWriter, Remembered
 
 __all__ = ["AsyncMemoryStore", "ForgettingPlan", "MemoryStore", "Record", "Remembered", "Version", "namespace_folder"]
 __all__ += ["record_of"]
+
+_log = logging.getLogger(__name__)
 
 
 # Namespaces
@@ -443,10 +446,13 @@ def _folder_of(place: str | Path, user: str | None, agent: str | None, session: 
     folder = namespace_folder(place, user, agent, session).absolute()
     if a_file := next((path for path in (folder, *folder.parents) if os.path.isfile(path)), None):
         raise InvalidInputError(f"this is a file, not a folder: {str(a_file)!r}")
-    if os.path.exists((tree := Path(place).absolute()) / LOG_NAME) and not folder.exists():
-        if folder != namespace_folder(tree):
+    tree = Path(place).absolute()
+    if os.path.exists(tree / LOG_NAME) and not folder.exists():
+        if folder.parent != tree:
             raise InvalidInputError(f"one memory is in this folder, without names: {str(place)!r}")
         return tree
+    if folder.parent == tree and os.path.isdir(tree) and not folder.exists() and (users := MemoryStore.users(tree)):
+        _log.warning("a new memory, of no user, begins beside those of %s: was user= forgotten?", ", ".join(users))
     return folder
 
 

@@ -112,7 +112,8 @@ def _read_view(messages: Sequence[Mapping[str, str]]) -> _View | None:
         view = _View(question["intent"], question.get("content") or question["query"], candidates)
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         return None
-    while candidates and _is_group(candidates[-1].name):  # they come last
+    # Groups come last, named such as `… 212 more: 上海 – 重庆`.
+    while candidates and (name := candidates[-1].name).startswith("… ") and " more: " in name and " – " in name:
         candidates.pop()
     if context := question.get("context"):  # of several keywords with one name
         ranked = sorted((_with_context(each, context) for each in candidates), key=lambda each: -each.score)
@@ -201,8 +202,3 @@ def _is_head(head: str, name: str) -> bool:
         return False
     before = name[-len(head) - 1]
     return before.isspace() or not (head[0].isascii() or before.isascii())
-
-
-def _is_group(name: str) -> bool:
-    """Tell whether a name is one of a group, such as `… 212 more: 上海 – 重庆`."""
-    return name.startswith("… ") and " more: " in name and " – " in name

@@ -224,6 +224,12 @@ class TestRecall:
         with pytest.raises(InvalidInputError, match="one memory is in this folder, without names"):
             MemoryStore(tmp_path, user="ada")
 
+    def test_a_forgotten_user_is_asked_for(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        for user in ("ada", None, None, "bob"):
+            MemoryStore(tmp_path, user=user).close()
+
+        assert [record.args for record in caplog.records] == [("ada",)]
+
     def test_writes_nothing_to_the_log(self, store: MemoryStore) -> None:
         store.remember("tea")
         before = operations(store)
