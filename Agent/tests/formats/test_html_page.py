@@ -416,6 +416,8 @@ class TestInABrowser:
             "蟒蛇": ["Python"],
             "programming": ["编程"],
             "解释器": ["Python"],
+            "谁可以关闭解释器": ["Python"],
+            "关闭食物": [],
             "pep optional": ["Python"],
             "execute": ["编程"],
             "no such thing": [],
