@@ -91,7 +91,7 @@ class WritableRows(Rows):
     """The rows of an index; see the head of `rows`, and `IndexFile` for arguments and errors of all methods."""
 
     def put(self, units: Iterable[Unit]) -> None:
-        """Take in units; one that is there is replaced, and only new texts are indexed. Cost: 0.2 ms a text."""
+        """Take in units; one that is there is replaced, and only new texts are indexed. Cost: 0.1 ms a text."""
         new = [*{unit.id: unit for unit in map(_check, units)}.values()]
         with self.transaction() as db:
             batch = _Batch(self._meta()["next"])
