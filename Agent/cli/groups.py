@@ -234,6 +234,21 @@ def _say_name(name: str) -> str:
     return say(undone) + _say_name(name.removeprefix(undone)) if undone else say(name)
 
 
+@_of_context("history", URI)
+def _history(engine: ContextEngineService, ctx: RequestContext, uri: str) -> _Answer:
+    """List the commits that changed a node, newest first."""
+    rows = engine.history(ctx, _uri(ctx, uri))
+    lines = [f"{local_time(each.at)}  {each.commit_id}  {say(each.change)}  {each.author}" for each in rows]
+    return rows, "\n".join(lines) or say("there are none")
+
+
+@_of_context("brief")
+def _brief(engine: ContextEngineService, ctx: RequestContext) -> _Answer:
+    """Show a beginning for a system prompt: profile, preferences, newest events."""
+    found = engine.brief(ctx)
+    return found, found.text
+
+
 @_of_context("undo", click.argument("commit_id"))
 def _undo(engine: ContextEngineService, ctx: RequestContext, commit_id: str) -> _Answer:
     """Undo a commit, as `log` names it, as a new commit."""

@@ -215,7 +215,7 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
 
     index = Path(tree.data_dir, "indexes", "memories.db")  # the one that a `MemoryStore` of this folder keeps
     retriever = MemoryRetriever(tree, index_path=index)
-    with session.waiting(say("looking …")):
+    with session.waiting(say("looking; new facts are read first …")):
         found = retriever.retrieve(query, limit)
     retriever.index.close()
     return [

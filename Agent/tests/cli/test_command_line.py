@@ -44,6 +44,7 @@ from Agent.base import language
 from Agent.cli.looking import LEXICAL_REASONS, REASONS
 from Agent.cli.program import SECTIONS, Group
 from Agent.cli.program import program as group
+from Agent.cli.session import Session
 from Agent.memory import MemoryStore
 from Agent.tests.support import inside
 
@@ -642,6 +643,17 @@ class TestGroups:
         remember = ["context", "--user", "ada", "--data", "sessions", "remember", "tea"]
         for last, user in (([], "ada"), (["--user", "bob"], "bob")):
             assert f"/users/{user}/" in program.run(*remember, *last)
+        context = ["context", "--user", "ada", "--data", "sessions"]
+        assert program.run(*context, "brief") == "- tea: tea\n"
+        assert program.run(*context, "history", "memories/preferences/tea").endswith("  created  ada/cli\n")
+
+    def test_what_takes_long_is_said_where_no_terminal_is(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("Agent.cli.session.LATE_S", 0.01)
+        with Session().waiting("reading …"):
+            time.sleep(0.3)
+        assert capsys.readouterr().err == "reading …\n"
 
     def test_what_a_help_does_not_show_is_neither_accepted_nor_proposed(self, program: Program) -> None:
         for typed in ("--model", "--name", "--meaning"):
