@@ -6264,8 +6264,7 @@ class KeywordTree:
         Cost: one ranking, some milliseconds.
         """
         query, limit = self._Enter(query=query, limit=limit)
-        fits = self._engine.Fit(query[:_QUERY_LIMIT], count=limit)
-        return self._searcher.Nearest(fits, limit)
+        return self._searcher.Nearest(self._engine.Fit(query[:_QUERY_LIMIT], count=limit), limit)
 
     def SuggestParents(self, name: str, description: str = "", limit: int = 3) -> list[tuple[KeywordNode, float]]:
         """Return where a new keyword could go, best first, each place with a confidence from 0 to 1.
@@ -6384,8 +6383,7 @@ class KeywordTree:
         """Return an info's keywords, each with its relation, in the order of linking.  Cost: decodes a row of each."""
         info_id = _CheckId("info_id", info_id)
         with self._See() as state:
-            rows = _Page(state.by_info.Get(info_id), page, size)
-            links = [_ReadRecord(row, InfoKeywordLink) for row in rows]
+            links = [_ReadRecord(row, InfoKeywordLink) for row in _Page(state.by_info.Get(info_id), page, size)]
             nodes = self._reader.Nodes(state, [link.keyword_id for link in links])
         return [(node, link.relation) for node, link in zip(nodes, links, strict=True)]
 

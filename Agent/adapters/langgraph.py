@@ -566,8 +566,7 @@ class KeywordTreeStore(ItemAdapter, BaseStore):
             return ItemRanking(self.tree, index_path(self.tree, AUTHOR), self._texts_of)
         name = (self.index_config or {}).get("name")
         path = index_path(self.tree, f"{AUTHOR}-vectors") if name else None
-        embedder = _Embedder(str(name or "the embedder"), self.embeddings)
-        return ItemRanking(self.tree, path, self._texts_of, embedder)
+        return ItemRanking(self.tree, path, self._texts_of, _Embedder(str(name or "the embedder"), self.embeddings))
 
 
 class _Embedder:

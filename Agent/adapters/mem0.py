@@ -183,8 +183,7 @@ class Memory(ItemAdapter):
         else:
             drafts = [(text, {**own, **who}) for text, who in facts]
             results = [{} for _ in facts]
-        ids = self._store(drafts, scope)
-        rows = zip(ids, drafts, results, strict=True)
+        rows = zip(self._store(drafts, scope), drafts, results, strict=True)
         return {"results": [{"id": id, "memory": text, "event": "ADD", **more} for id, (text, _), more in rows]}
 
     def _store(self, drafts: list[tuple[str, _Row]], scope: Mapping[str, str]) -> list[str]:
@@ -317,8 +316,7 @@ class Memory(ItemAdapter):
         with self._lock:
             self._items.catch_up()
             among = dict.fromkeys(self._fitting(wanted, show_expired))
-            words = self._ranking.rank_by_words(query, top_k, among)
-            scores = dict(words)
+            scores = dict(self._ranking.rank_by_words(query, top_k, among))
             near = self._ranking.rank_by_similarity(query, among) or {}
             for id, similarity in near.items():
                 scores[id] = max(similarity, scores.get(id, 0.0))

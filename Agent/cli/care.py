@@ -85,8 +85,7 @@ def export(session: Session, path: str, format_name: str | None, start: str, for
         value = {"path": path, "format": format_name, "keywords": count, "infos_left_out": loose}
         is_bare = not count and root_id == ROOT_ID and not loose  # facts alone
         counted = count_of(tree.TreeMetrics()["infos"], "info") if is_bare else count_of(count, "keyword")
-        written = parts("{} written to {} as {}", counted, path, format_name)
-        session.answer(value, line(*written), *note)
+        session.answer(value, line(*parts("{} written to {} as {}", counted, path, format_name)), *note)
 
 
 # Looking after it

@@ -135,8 +135,7 @@ def _messages(context: click.Context, parameter: click.Parameter, file: Any) -> 
         except ValueError:
             return [json.loads(each) for each in text.splitlines() if each.strip()]
     except ValueError as error:  # of JSON and of UTF-8
-        message = say("{}: neither a JSON list nor an object a line: {}", file.name, error)
-        raise click.BadParameter(message) from error
+        raise click.BadParameter(say("{}: neither a JSON list nor an object a line: {}", file.name, error)) from error
 
 
 # The file is read before the engine is opened, which makes its folder.

@@ -253,5 +253,4 @@ def report_step(session: Session, tree: KeywordTree, operation_id: str, done: st
 def backup_into(session: Session, folder: str) -> None:
     """Copy the memory into a new FOLDER, whole, while others write."""
     with session.open() as tree:
-        count = backup(tree, folder)
-        session.answer({"folder": folder, "keywords": count}, line(*parts("copied into {}", folder)))
+        session.answer({"folder": folder, "keywords": backup(tree, folder)}, line(*parts("copied into {}", folder)))

@@ -280,8 +280,7 @@ def merge(session: Session, source: str, target: str) -> None:
     with session.changing("merge_keywords") as (tree, report):
         one, other = session.find(tree, source), session.find(tree, target)
         said = ("merged {} into {}", path_of(tree, one.id), path_of(tree, other.id))
-        merged = tree.MergeKeywords(one.id, other.id)
-        report({"keyword": spell_keyword(tree, merged)}, *said)
+        report({"keyword": spell_keyword(tree, tree.MergeKeywords(one.id, other.id))}, *said)
 
 
 @command("delete", "Correct")

@@ -104,8 +104,7 @@ class ModelReader:
             raise TimeoutError("the commit's time for the model is over")
         shown = [Shown(each.text, each.role, time_of(each.at), each.name) for _, each in chunk]
         question = to_json(make_question(shown, ("facts",)))
-        reply = within(seconds, lambda: self._llm.complete_json(question, FACTS_SCHEMA, ctx))
-        rows = mapping_of(reply).get("facts")
+        rows = mapping_of(within(seconds, lambda: self._llm.complete_json(question, FACTS_SCHEMA, ctx))).get("facts")
         if not isinstance(rows, list):
             raise ValueError("the reply has no list of facts")
         own = [Shown(own_words(each), each.role) for _, each in chunk]

@@ -238,8 +238,7 @@ async def _answer(pages: Pages, handle: Handler, is_open: bool, request: Request
             raise KnowHubError("forbidden", "a form of another site is not believed")
         if token is None and not is_open:
             return RedirectResponse(f"/login?{urlencode({'next': request.url.path})}", 303)
-        visit = Visit(pages, request, await _form(request) if is_form else {})
-        return await run_in_threadpool(handle, visit)
+        return await run_in_threadpool(handle, Visit(pages, request, await _form(request) if is_form else {}))
     except KnowHubError as error:
         return await run_in_threadpool(pages.refuse, request, error)
 
@@ -630,8 +629,7 @@ def resource(visit: Visit) -> Response:
 @page("/reveal/{id:path}", "POST")
 def reveal(visit: Visit) -> Response:
     """Show a secret: a POST, so that no history and no cache keeps it."""
-    found = visit.hub.reveal(visit.token, visit.id)
-    return _show_resource(visit, visit.id, secret=found["secure_body"])
+    return _show_resource(visit, visit.id, secret=visit.hub.reveal(visit.token, visit.id)["secure_body"])
 
 
 # All else

@@ -299,8 +299,7 @@ class RecallLog:
 
     def _read(self) -> dict[str, RecallStats]:
         try:
-            rows = json.loads(self._path.read_text(encoding="utf-8"))
-            return {id: _check_row(*row) for id, row in rows.items()}
+            return {id: _check_row(*row) for id, row in json.loads(self._path.read_text(encoding="utf-8")).items()}
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return {}
 

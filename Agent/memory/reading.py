@@ -163,8 +163,7 @@ class MemoryReader:
 
     def _find(self, name: str) -> KeywordNode | None:
         with contextlib.suppress(InvalidInputError):  # no keyword can have such a name
-            found = self._tree.FindByName(name, 0, 2)
-            return next((node for node in found if node.parent_id is not None), None)
+            return next((node for node in self._tree.FindByName(name, 0, 2) if node.parent_id is not None), None)
         return None
 
     def _write(self, info: Info, found: "Extraction") -> None:

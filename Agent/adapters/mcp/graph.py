@@ -148,8 +148,7 @@ class MemoryGraph:
 
         def plan() -> tuple[None, list[_Write]]:
             ids = dict.fromkeys(id for name in wanted if (id := self._resolve(name)) is not None)
-            gone = self.index.touching(ids)
-            deletes = [partial(self.tree.DeleteInfo, id) for id in gone]
+            deletes = [partial(self.tree.DeleteInfo, id) for id in self.index.touching(ids)]
             return None, [*deletes, *(partial(self.tree.DeleteKeyword, id, False, "delete") for id in ids)]
 
         return self._change("delete_entities", plan)

@@ -229,8 +229,7 @@ class GraphIndex(KeptView):
         """Return the observations of an entity that are this text."""
         wanted = fold_case(text)
         alike = [info_id for info_id in self._infos_of.get(id, ()) if self._text_of(info_id) == wanted]
-        infos = map(self._tree.GetInfo, alike)
-        return [info.id for info in infos if info is not None and info.content == text]
+        return [info.id for info in map(self._tree.GetInfo, alike) if info is not None and info.content == text]
 
     def find(self, text: str) -> list[str]:
         """Return the entities whose name, type or observations contain a text, in the order of creation."""

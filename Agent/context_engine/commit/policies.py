@@ -250,8 +250,7 @@ class PolicyRouter:
 
     def build_plan(self, candidate: CandidateMemory, ctx: RequestContext) -> WritePlan:
         """Return the plan of a candidate's policy for the present state."""
-        policy = self.select_policy(candidate, ctx)
-        plan = policy.plan(candidate, self._find(candidate, ctx), ctx)
+        plan = self.select_policy(candidate, ctx).plan(candidate, self._find(candidate, ctx), ctx)
         if plan.action != SKIP and candidate.owner_scope == "user":
             plan.relation_ops += [
                 {"to_uri": uri, "relation_type": MENTIONS}

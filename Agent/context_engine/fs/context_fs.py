@@ -511,8 +511,7 @@ class RelationStore:
 
     def get_edges(self, ctx: RequestContext, uri: str) -> list[RelationEdge]:
         """Return a node's edges; those that lead outside the request's spaces are left out."""
-        found = check_access(ctx, uri)
-        edges = read_edges(found.text, self._fs.read_file(ctx, uri, RELATIONS))
+        edges = read_edges(check_access(ctx, uri).text, self._fs.read_file(ctx, uri, RELATIONS))
         return [edge for edge in edges if is_visible(ctx, edge.to_uri)]
 
     def upsert_edges(self, ctx: RequestContext, uri: str, edges: Sequence[RelationEdge]) -> None:
