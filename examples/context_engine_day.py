@@ -2,7 +2,8 @@
 
 Runs as it is: `python examples/context_engine_day.py` (`make context`). It needs no model and no key: what was said
 is found word for word, each block with its date, of what fits equally the newest first, and the profile is what the
-program remembers. Its folder is gone afterwards, unless one is named.
+program remembers. Its folder is gone afterwards, unless one is named. Titles are in the language of the locale, English
+or Chinese.
 """
 
 import os
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from keyword_tree.base.language import language_of
 from keyword_tree.base.text import count_tokens
 from keyword_tree.context_engine import ContextEngineService, RequestContext
 
@@ -40,6 +42,23 @@ SESSIONS: dict[str, list[dict[str, Any]]] = {
         {"role": "user", "at": "2026-11-20T18:01:00Z", "content": "I am allergic to walnuts."},
     ],
 }
+
+CHINESE = {
+    "{}: {}, {} memories, {:.0f} ms": "{}：{}，{} 条记忆，{:.0f} 毫秒",
+    "? {}  ({:.1f} ms, {} tokens)": "？{}  （{:.1f} 毫秒，{} 个词元）",
+    "the memory is a folder:": "记忆是一个文件夹：",
+    "edited by hand, and found: {}": "手工改过，也找得到：{}",
+    "monday, committed again: {}": "monday 再提交一次：{}",
+    "forgot {} messages in {:.0f} ms; files with the secret: {} before, {} after":
+        "忘掉 {} 条消息，{:.0f} 毫秒；含有密码的文件：之前 {} 个，之后 {} 个",
+    "all agrees: {}": "全部一致：{}",
+}  # fmt: skip
+
+
+def say(text: str, *values: object) -> str:
+    """Return a text in the language of the locale, with the values put in."""
+    return (CHINESE[text] if language_of(os.environ) == "zh" else text).format(*values)
+
 
 QUESTIONS = ["龙井要加糖吗？", "What is the puppy called?", "Where do I live now?", "Can she eat walnut cake?"]
 
@@ -73,7 +92,7 @@ def main(folder: str) -> None:
         for name, messages in SESSIONS.items():
             ctx = RequestContext("acme", "ada", "helper", name)
             result, took = timed(lambda ctx=ctx, said=messages: engine.commit_session(ctx, said))  # type: ignore[misc]
-            print(f"{name}: {result.status}, {len(result.write_results)} memories, {took:.0f} ms")
+            print(say("{}: {}, {} memories, {:.0f} ms", name, result.status, len(result.write_results), took))
 
         # No model reads the sessions: what is derived is what the caller says. The later value supersedes the other.
         for text, said in (("name: Ada", "16"), ("lives_in: Paris", "16"), ("lives_in: Rome", "20")):
@@ -82,11 +101,11 @@ def main(folder: str) -> None:
         for question in QUESTIONS:
             found, took = timed(lambda question=question: engine.search_memory(ctx, question, top_k=3))  # type: ignore[misc]
             tokens = sum(count_tokens(block.content_excerpt or block.abstract) for block in found.blocks)
-            print(f"? {question}  ({took:.1f} ms, {tokens} tokens)")
+            print(say("? {}  ({:.1f} ms, {} tokens)", question, took, tokens))
             for block in found.blocks:
                 print(f"    {block.content_excerpt}  [{block.match_reason}]")
 
-        print("the memory is a folder:")
+        print(say("the memory is a folder:"))
         show_tree(root / "acme")
         profile = root / "acme/users/ada/memories/profile/content.md"
         print(f"$ cat {profile.relative_to(root)}\n{profile.read_text(encoding='utf-8').rstrip()}")
@@ -95,19 +114,19 @@ def main(folder: str) -> None:
             file.write("- plays the cello\n")
         engine.adopt(ctx, "ctx://acme/users/ada/memories/profile")
         found = engine.search_memory(ctx, "cello", top_k=1)
-        print(f"edited by hand, and found: {found.blocks[0].content_excerpt}")
+        print(say("edited by hand, and found: {}", found.blocks[0].content_excerpt))
 
         again = engine.commit_session(RequestContext("acme", "ada", "helper", "monday"), SESSIONS["monday"])
-        print(f"monday, committed again: {again.status}")
+        print(say("monday, committed again: {}", again.status))
 
         secret = b"zq7-kiwi-42"
         archive = engine.search_memory(ctx, "门锁的密码", top_k=1).blocks[0].uri
         before = find_bytes(root, secret)
         forgotten, took = timed(lambda: engine.forget(ctx, archive))
         after = find_bytes(root, secret)
-        print(f"forgot {len(forgotten.messages)} messages in {took:.0f} ms; files with the secret: ", end="")
-        print(f"{len(before)} before, {len(after)} after")
-        print("all agrees:", engine.verify() == [])
+        text = "forgot {} messages in {:.0f} ms; files with the secret: {} before, {} after"
+        print(say(text, len(forgotten.messages), took, len(before), len(after)))
+        print(say("all agrees: {}", engine.verify() == []))
 
 
 if __name__ == "__main__":

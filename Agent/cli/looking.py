@@ -323,7 +323,8 @@ def show_info(session: Session, tree: KeywordTree, info: Info) -> None:
     linked = spell_links(tree, info.id)
     drawn = [line(info.content, keep_lines=True), *filter(None, [said_by(info)])]
     for place in linked:
-        drawn.append(line((say("  on "), "dim"), place["path"], ("  " + say(place["relation"].lower()), "dim")))
+        relation = place["relation"].lower()
+        drawn.append(line((say("  on "), "dim"), place["path"], ("  " + say(relation), "dim")))
     session.answer({**spell_row(info), "keywords": linked}, *drawn)
 
 
