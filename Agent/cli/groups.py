@@ -489,11 +489,12 @@ def _list(session: Session) -> None:
 
 
 @command("keep", of=shared)
+@click.option("--vectors-in-memory", default=1_000_000, show_default=True, help="Of more pgvector finds the nearest.")
 @click.argument("trees", nargs=-1, metavar="[TREE]...")
-def _keep(session: Session, trees: tuple[str, ...]) -> None:
+def _keep(session: Session, trees: tuple[str, ...], vectors_in_memory: int) -> None:
     """Write the states that are due, of all trees where none is named: for cron."""
     with _server(session) as log:
-        written = {name: log.keep(name) for name in trees or log.trees()}
+        written = {name: log.keep(name, vectors_in_memory=vectors_in_memory) for name in trees or log.trees()}
     rows = [(name, say("state written") if is_kept else say("not due")) for name, is_kept in written.items()]
     session.answer(written, *[table(rows)] * bool(rows))
 

@@ -22,8 +22,8 @@ A document has a vector of each of its names, of its name with its context's bef
 one, of its unit's name and itself: a question is seldom a whole path, and a passage seldom names its subject.
 Where the model has another name than the one that the rows are of, or its vectors another length, all are made again.
 
-Memory holds all vectors, unless the embedder searches in more than its `in_memory` (`SharedEmbedder`): then it names
-the nearest texts, and the vectors of those documents that are asked for are read.
+Memory holds all vectors, unless the embedder searches in as many (`SharedEmbedder`): then it names the nearest texts,
+and the vectors of those documents that are asked for are read.
 """
 
 import logging
@@ -179,8 +179,7 @@ class Vectors:
         if asked is None or not hasattr(embedder, "nearest"):
             return note
         try:
-            is_far = self._count() > embedder.in_memory
-            self._named[question] = embedder.nearest(asked.tolist(), _NEAREST) if is_far else None
+            self._named[question] = embedder.nearest(asked.tolist(), _NEAREST, self._count())
         except StoreError as error:
             self._named[question] = []
             return f"words ranked alone: {error}"

@@ -28,7 +28,10 @@ from ..keyword_tree import InvalidInputError, StoreError
 from .rows import MissingTablesError, NotSentError, ReadOnlyError, UnansweredError
 from .statements import FORMAT, READ_FORMAT
 
-__all__ = ["Connection", "Pool", "refuse_warned", "run", "run_meanwhile", "run_together"]
+__all__ = ["FAR_S", "Connection", "Pool", "refuse_warned", "run", "run_meanwhile", "run_together"]
+
+FAR_S = 0.04
+"""Of a round trip that takes longer than all that it could save."""
 
 T = TypeVar("T")
 
@@ -38,7 +41,6 @@ _UNDONE = {"55P03", "57014", "53300"}  # undone: a lock was not to be had in tim
 _READ_ONLY = "25006"
 _NO_TABLES = {"42P01", "42703", "42P10", "3F000"}
 _FINAL = ("authentication failed", "no pg_hba.conf", "does not exist", "no password supplied", "not permitted")
-_FAR_S = 0.04  # of a round trip
 _MEANWHILE_S = 0.03  # between two looks at what others write, while a turn is waited for
 _LONG_S = 600  # what a statement may take that goes through a whole log, and what the server gives any of them
 
@@ -47,8 +49,9 @@ class Connection(psycopg.Connection[TupleRow]):
     """One whose server must answer within some seconds, and that notes warnings."""
 
     seconds = 5.0
-    round_trip_s = 0.0
-    """Of the first statement; a turn that was lost since the network became slower ends the connection, too."""
+    round_trip_s = float("inf")
+    """The least yet: a busy machine is not a far one. A turn that was lost since the network became slower ends the
+    connection, too."""
     is_held = False
     """Whether the answer to what `begin` sent is still to come."""
     is_warned = False
@@ -56,11 +59,10 @@ class Connection(psycopg.Connection[TupleRow]):
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Wait for an answer; raise an OperationalError where none comes in time."""
-        return super().wait(gen, interval, self.seconds if timeout is None else min(timeout, self.seconds))
-
-    def is_far(self) -> bool:
-        """Tell whether a round trip takes longer than all that it could save."""
-        return self.round_trip_s > _FAR_S
+        began = time.monotonic()
+        answer = super().wait(gen, interval, self.seconds if timeout is None else min(timeout, self.seconds))
+        self.round_trip_s = min(self.round_trip_s, time.monotonic() - began)
+        return answer
 
     def is_quiet(self) -> bool:
         """Tell whether the server has said nothing since: a session that it has ended is not used once more."""
@@ -344,10 +346,8 @@ class Pool:
     def _check(self, connection: Connection) -> Connection:
         """Refuse a server that would not keep what it acknowledges."""
         asked = "SELECT current_setting('fsync', true), current_setting('default_transaction_isolation', true)"
-        began = time.monotonic()
         fsync, isolation = connection.execute(asked).fetchone() or ("", "")
-        connection.round_trip_s = time.monotonic() - began
-        if not self._pooled and not connection.is_far():  # to prepare a statement is a round trip of its own
+        if not self._pooled and connection.round_trip_s < FAR_S:  # to prepare a statement is a round trip of its own
             connection.prepare_threshold = 0
         if fsync == "off":
             raise StoreError("the server runs with fsync=off: what it acknowledges may be lost at a power cut")
@@ -448,16 +448,16 @@ def run_together(connection: Connection, *statements: tuple[str, Sequence[Any]])
             return found
 
 
-def run_meanwhile(connection: Connection, work: Callable[[], None], *statements: tuple[str, Sequence[Any]]) -> None:
-    """Run statements as `run_together` does, and work again and again until they have ended.
+def run_meanwhile(connection: Connection, work: Callable[[], object], *statements: tuple[str, Sequence[Any]]) -> None:
+    """Run statements as `run_together` does, and work again and again until they have ended; less often for nothing.
 
     Raises:
         NotSentError: they failed, or did not end in time.
     """
     connection.begin(_join(connection, statements))
-    end = time.monotonic() + connection.seconds
-    while not connection.is_free(_MEANWHILE_S) and time.monotonic() < end:
-        work()
+    end, pause_s = time.monotonic() + connection.seconds, _MEANWHILE_S
+    while not connection.is_free(pause_s) and time.monotonic() < end:
+        pause_s = _MEANWHILE_S if work() else 2 * pause_s
     if connection.info.transaction_status != TransactionStatus.INTRANS:
         raise NotSentError("the turn did not come")
 

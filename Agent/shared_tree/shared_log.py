@@ -36,15 +36,7 @@ class SharedLog:
     >>> log.close()
     """
 
-    def __init__(
-        self,
-        dsn: str = "",
-        *,
-        connections: int = 8,
-        patience: float = 10.0,
-        pooled: bool = False,
-        vectors_in_memory: int = 1_000_000,
-    ) -> None:
+    def __init__(self, dsn: str = "", *, connections: int = 8, patience: float = 10.0, pooled: bool = False) -> None:
         """Connect to nothing yet.
 
         Args:
@@ -54,8 +46,6 @@ class SharedLog:
             patience: seconds for which a statement whose answer was lost is tried again, on new connections.
             pooled: whether a pooler of transactions (PgBouncer, say) stands between: then nothing is prepared, and
                 the session's isolation is checked, not set.
-            vectors_in_memory: of a tree, that a machine holds at most where pgvector is installed: of more, the server
-                finds the nearest. A vector of 512 numbers takes 2 KiB.
 
         Raises:
             InvalidInputError: an argument cannot be used.
@@ -68,9 +58,7 @@ class SharedLog:
             raise InvalidInputError(f"patience must be seconds, from 0.1 to 3600: {patience!r}")
         self._pool = Pool(dsn, connections, float(patience), bool(pooled))
         self._size = connections
-        if type(vectors_in_memory) is not int or vectors_in_memory < 0:
-            raise InvalidInputError(f"vectors_in_memory must be a whole number from 0 on: {vectors_in_memory!r}")
-        self._rows, self._in_memory = PostgresRows(self._pool), vectors_in_memory
+        self._rows = PostgresRows(self._pool)
         self.counts: Counter[str] = Counter()
         """Of this object: `conflicts`, and `guesses` that were wrong; answers that did not come (`unanswered`), and how
         many of these writes were `resolved`, or stayed `unknown`."""
@@ -93,7 +81,7 @@ class SharedLog:
             tree_id: 1 to 1,000 bytes of UTF-8, all of them visible.
         """
         opened = partial(SharedStore, self._rows, _check_id(tree_id), Known(), self.counts)
-        return SharedTree(opened, partial(SharedEmbedder, self._pool, tree_id, self._in_memory))
+        return SharedTree(opened, partial(SharedEmbedder, self._pool, tree_id))
 
     def trees(self) -> list[str]:
         """Return the ids of all trees, in order."""
@@ -115,22 +103,29 @@ class SharedLog:
         self._check_known(tree_id)
         return sorted(self._rows.snapshots(tree_id))
 
-    def keep(self, tree_id: str, *, always: bool = False) -> bool:
+    def keep(self, tree_id: str, *, always: bool = False, vectors_in_memory: int = 1_000_000) -> bool:
         """Write the state of a tree, from which it opens faster; return whether one was written.
 
-        Where pgvector is, and the tree has more vectors than memory should hold, they are made ready to be searched.
         It is where more was logged since the last one than that holds. Call it now and then, from cron say; anyone may,
         and nothing is lost where it is not called.
 
         Args:
             tree_id: the tree.
             always: write one wherever there is none at the last operation.
+            vectors_in_memory: that each machine holds at most, of an index of the tree; a vector of 512 numbers takes
+                2 KiB. Where the tree has more, they are made ready, and pgvector finds the nearest for all machines
+                within a minute. Where it is not installed, or cannot be used, the log of warnings says so.
+
+        Raises:
+            InvalidInputError: `vectors_in_memory` is no whole number from 0 on.
 
         Cost: what opening the tree costs, and writing all its rows.
         """
+        if type(vectors_in_memory) is not int or vectors_in_memory < 0:
+            raise InvalidInputError(f"vectors_in_memory must be a whole number from 0 on: {vectors_in_memory!r}")
         self._check_known(tree_id)
         is_new = (always or is_due(self._rows, tree_id)) and write_state(self._rows, tree_id)
-        search_vectors(self._pool, tree_id, self._in_memory)
+        search_vectors(self._pool, tree_id, vectors_in_memory)
         return is_new
 
     def follow(self, trees: Iterable[KeywordTree]) -> list[KeywordTree]:

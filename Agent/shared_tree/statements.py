@@ -73,7 +73,7 @@ READ_BACK = """
     WHERE tree_id = %s AND after < %s AND (%s::bytea IS NULL OR pieces <> '' OR position(%s::bytea IN lines) > 0)
     ORDER BY after DESC LIMIT %s"""
 # Who waits for a turn in vain goes on without.
-LIMIT_WAIT, NO_LIMIT = "SET LOCAL statement_timeout = '1s'", "SET LOCAL statement_timeout TO DEFAULT"
+LIMIT_WAIT, NO_LIMIT = "SET LOCAL statement_timeout = '2s'", "SET LOCAL statement_timeout TO DEFAULT"
 TAKE_TURN = f"SELECT 1 FROM kt_tree WHERE tree_id = %s AND {_DURABLE} FOR UPDATE"
 PARTS = """
     SELECT kind, rows, places FROM kt_state WHERE tree_id = %s AND seq = %s AND part >= %s ORDER BY part LIMIT %s"""
@@ -117,29 +117,29 @@ ADD_VECTORS = """
     INSERT INTO kt_vector (tree_id, model, digest, vector)
     SELECT %s, %s, k.digest, k.vector FROM unnest(%s::bytea[], %s::bytea[]) AS k(digest, vector)
     ON CONFLICT DO NOTHING"""
-# Vectors that are searched, where pgvector is: those of a tree and a model come with their index, all in one commit.
-HAS_PGVECTOR, IS_THERE = "SELECT to_regtype('halfvec') IS NOT NULL", "SELECT to_regclass(%s) IS NOT NULL"
-NEAR_SCHEMA = """CREATE TABLE IF NOT EXISTS kt_near (
-    tree_id text COLLATE "C", model text COLLATE "C", digest bytea, near halfvec NOT NULL,
-    PRIMARY KEY (tree_id, model, digest))"""
-MANY_VECTORS = """
-    SELECT model, max(octet_length(vector)) FROM kt_vector WHERE tree_id = %s
+# Vectors that are searched, where pgvector is: those of a tree and a model come with their index, all in one commit. An
+# empty digest stands for the bound of which `keep` was last told; it goes with the tree's other vectors.
+IS_SEARCHED = "SELECT to_regclass('kt_near') IS NOT NULL"
+# As long as the transaction lasts, whatever schema it is in.
+SEE_PGVECTOR = """SELECT set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''),
+    extnamespace::regnamespace::text), true) FROM pg_extension WHERE extname = 'vector'"""
+NEAR_SCHEMA = """CREATE TABLE IF NOT EXISTS kt_near (tree_id text COLLATE "C", model text COLLATE "C", digest bytea,
+    near halfvec NOT NULL, PRIMARY KEY (tree_id, model, digest))"""
+BOUND = "UPDATE kt_vector SET vector = convert_to(%s, 'UTF8') WHERE tree_id = %s AND digest = ''"
+MANY_VECTORS = """SELECT model, max(octet_length(vector)) FROM kt_vector WHERE tree_id = %s AND digest <> ''
     GROUP BY model HAVING count(*) > %s AND max(octet_length(vector)) <= 16000"""
-NOT_NEAR = """
-    SELECT digest, vector FROM kt_vector v WHERE tree_id = %s AND model = %s AND digest > %s
-        AND octet_length(vector) = %s AND NOT EXISTS (SELECT FROM kt_near n
-            WHERE n.tree_id = v.tree_id AND n.model = v.model AND n.digest = v.digest)
-    ORDER BY digest LIMIT 1000"""
-ADD_NEAR = """
-    INSERT INTO kt_near SELECT %s, %s, k.digest, k.near::halfvec FROM unnest(%s::bytea[], %s::text[]) AS k(digest, near)
-    ON CONFLICT DO NOTHING"""
-INDEX_NEAR = """
-    CREATE INDEX IF NOT EXISTS {} ON kt_near USING hnsw ((near::halfvec({})) halfvec_cosine_ops)
-    WHERE tree_id = %s AND model = %s"""
-# Only the role that made it may drop it: of another role's compaction it stays, and finds what is embedded later.
+# Without a join: before a table is analysed, one compares each row with each.
+NOT_NEAR = """SELECT digest FROM kt_vector WHERE tree_id = %s AND model = %s AND octet_length(vector) = %s
+    EXCEPT SELECT digest FROM kt_near WHERE tree_id = %s AND model = %s"""
+SOME_VECTORS = "SELECT digest, vector FROM kt_vector WHERE tree_id = %s AND model = %s AND digest = ANY(%s::bytea[])"
+ADD_NEAR = """INSERT INTO kt_near SELECT %s, %s, k.digest, k.near::halfvec
+    FROM unnest(%s::bytea[], %s::text[]) AS k(digest, near) ON CONFLICT DO NOTHING"""
+# Of a table that is not analysed the index is not used.
+INDEX_NEAR = """CREATE INDEX IF NOT EXISTS {} ON kt_near USING hnsw ((near::halfvec({})) halfvec_cosine_ops)
+    WHERE tree_id = %s AND model = %s; ANALYZE kt_near"""
+# Only the role that made it may drop it; of another role's compaction it stays, empty.
 DROP_NEAR = "DO $$ BEGIN DROP INDEX IF EXISTS {}; EXCEPTION WHEN insufficient_privilege THEN NULL; END $$"
-NEAREST = """
-    SELECT digest FROM kt_near WHERE tree_id = %s AND model = %s
+NEAREST = """SELECT digest FROM kt_near WHERE tree_id = %s AND model = %s
     ORDER BY near::halfvec({0}) <=> %s::halfvec({0}) LIMIT %s"""
 ASKED = (VECTORS, READ, FIND, READ_BACK, MARKS, DIGEST, NEWS, UNKEPT, LOG_SPANS, STATE_SPANS)
 """What `setup` lets the server look at, to see that it has all columns."""

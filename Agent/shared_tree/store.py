@@ -3,9 +3,9 @@
 A commit: the process waits for its turn, and what others wrote is read; the operations' lines are encoded after it;
 one statement inserts them, but only if the batch that they follow is still the last. So each batch comes from a
 process that had read all before it. Turns go by who came first, near or far, and end after 0.3 s of doing nothing. A
-process that writes in a loop, and is near, keeps its turn for up to 50 ms: the server holds it, and ends it whatever
-becomes of the process. In that time no other writes, and a commit is one round trip again. Who waits nearby reads
-meanwhile, so that a turn begins with a write.
+process that writes in a loop, and is near, keeps its turn for up to 0.1 s, and for less where many wait: the server
+holds it, and ends it whatever becomes of the process. In that time no other writes, and a commit is one round trip
+again. Who waits nearby reads meanwhile, so that a turn begins with a write.
 
 Where this tree has written within the last second, and no other lately, the first step is left out, a guess: the
 statement shows whether that was right, and where nothing is to be written, a look after the last batch does. So a
@@ -48,9 +48,10 @@ PIECES_FROM = 1024 * 1024
 _TURNS = 20  # commits that take turns after others have written
 _GUESS_S = 1.0  # since the last commit: later others may well have written, or the connection be gone
 _IDLE_S = 0.1  # since the last commit: others may have written more than is read quickly in a turn
+_MUCH = 40  # operations that take a part of a turn to read
 _FOUND = 64  # batches fetched at once by what they hold
-_HELD_S = 0.05  # for which a turn is kept where the next commit comes at once
-_LONG_S = 0.15  # of waiting for a turn, from which on it is kept for less: many others wait
+_HELD_S = 0.1  # for which a turn is kept, at most, where the next commit comes at once
+_ROUND_S = 0.4  # in which all who write in loops are to have their turns
 _AGAIN = UnansweredError, NotSentError, ReadOnlyError  # what may pass
 _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
 _OWN = 1000  # commits of a tree that are remembered, to say what is lost
@@ -168,10 +169,7 @@ class SharedStore(Reader):
             return
         self._turns = max(self._turns - 1, 0)
         first, end = None, began + (self._rows.patience / 2 if for_commit else float("inf"))
-
-        def catch_up() -> None:
-            self._take_in(None, apply, end)
-
+        catch_up = partial(self._take_in, None, apply, end)
         takes_turn = for_commit and not has_turn  # a turn is a transaction: a snapshot would go with it
         if takes_turn and self._turns and began - self._wrote_at > _IDLE_S:
             catch_up()  # much may have been written since, and no one waits while it is read
@@ -179,16 +177,19 @@ class SharedStore(Reader):
         if takes_turn:
             queue = self._rows.queue(self.tree_id, lambda: self._at.after, PAGE, catch_up)
             first = self._turn.enter_context(queue)
-        waited, is_loop = time.monotonic() - began, began - self._ended_at < _HELD_S
+        waited, is_loop = time.monotonic() - began, began - self._ended_at < _HELD_S / 2
         self._take_in(first, apply, end)
-        held = _HELD_S * _LONG_S / max(waited, _LONG_S)
+        held = min(max((_ROUND_S - waited) / 2, _HELD_S / 5), _HELD_S)  # half of what others leave
         if first is not None and is_loop and 4 * self._took < held:  # else it is of no use for several commits
             self._rows.hold(self.tree_id, held)
             self._turn_ends = time.monotonic() + held - 2 * self._took  # what is under way gets in before
 
-    def _take_in(self, first: list[Batch] | None, apply: Callable[[port.Records], None], end: float) -> None:
-        """Take in what others wrote, after `end` no more than was there then; StoreError where they go on."""
-        last = None
+    def _take_in(self, first: list[Batch] | None, apply: Callable[[port.Records], None], end: float) -> bool:
+        """Take in what others wrote, and return whether it was much.
+
+        After `end` no more is read than was there then; StoreError where they go on.
+        """
+        last, was = None, self.seq
         for records in self.read_on(first):
             self._turns = _TURNS
             apply(records)
@@ -198,6 +199,7 @@ class SharedStore(Reader):
                 last = max((batch.upto for batch in self._rows.read_back(self.tree_id, 1 << 62, 1)), default=0)
             elif self.seq >= last:
                 raise StoreError("nothing was changed: others write faster than this machine reads")
+        return self.seq - was > _MUCH
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..keyword_tree import StoreError
 from . import statements as sql
-from .connections import Connection, Pool, refuse_warned, run, run_meanwhile, run_together
+from .connections import FAR_S, Connection, Pool, refuse_warned, run, run_meanwhile, run_together
 from .port import Place, StatePart
 from .rows import Batch, Mark, UnkeptError
 from .vectors import drop_vectors
@@ -222,11 +222,11 @@ class PostgresRows:
     # -- a thread's own connection ------------------------------------------------
 
     def queue(
-        self, tree_id: str, known: Callable[[], int], limit: int, catch_up: Callable[[], None]
+        self, tree_id: str, known: Callable[[], int], limit: int, catch_up: Callable[[], object]
     ) -> contextlib.AbstractContextManager[list[Batch] | None]:
         """Wait for this writer's turn, and give what `read` does then; what this thread does within happens in one go.
 
-        Turns go by who came first, and make writers fair, not right: where the turn does not come within a second, or
+        Turns go by who came first, and make writers fair, not right: where the turn does not come within 2 s, or
         is lost since the writer was stopped for one, the block goes on without, and is given None. It is the lock on
         the tree's row.
 
@@ -234,7 +234,8 @@ class PostgresRows:
             tree_id: the tree.
             known: returns the key of the last batch that the caller has.
             limit: as of `read`.
-            catch_up: reads what others write while they have their turns, so that little is left to read in one's own.
+            catch_up: reads what others write while they have their turns, so that little is left to read in one's own;
+                tells whether it was much.
         """
         take = (sql.LIMIT_WAIT, ()), (sql.TAKE_TURN, (tree_id,)), (sql.NO_LIMIT, ())
 
@@ -244,11 +245,11 @@ class PostgresRows:
         def begin(connection: Connection) -> list[Batch]:
             begins = _beginning_turn(connection)
             if connection.round_trip_s < _NEAR_S:
-                run_meanwhile(connection, lambda: catch_up() if self._pool.has_free() else None, *begins, *take)
+                run_meanwhile(connection, lambda: self._pool.has_free() and catch_up(), *begins, *take)
                 return list(map(_batch, run(connection, *read())))
             # Guesses that did not look may pass still; from far away to wait for them costs less than a conflict.
             pause_s = max(LOOK_S, connection.round_trip_s / 10)  # more from further away: the server may be busy
-            wait = [("SELECT pg_sleep(%s)", (pause_s,))] if connection.is_far() else []
+            wait = [("SELECT pg_sleep(%s)", (pause_s,))] if connection.round_trip_s > FAR_S else []
             return list(map(_batch, run_together(connection, *begins, *take, *wait, read())[-1][1]))
 
         return self._pool.owning(begin)
@@ -394,8 +395,7 @@ def create_tables(pool: Pool) -> None:
     def work(connection: Connection) -> int:
         with connection.transaction():  # another process sees no tables without their format
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('kt_format'))")  # IF NOT EXISTS alone can fail
-            has_pgvector = connection.execute(sql.HAS_PGVECTOR).fetchall() == [(True,)]
-            for statement in (*sql.SCHEMA, *[sql.NEAR_SCHEMA] * has_pgvector):
+            for statement in sql.SCHEMA:
                 connection.execute(statement.encode())
             missing = "WHERE NOT EXISTS (SELECT FROM kt_format)"
             connection.execute(f"INSERT INTO kt_format SELECT %s {missing}".encode(), (sql.FORMAT,))

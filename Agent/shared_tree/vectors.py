@@ -4,7 +4,7 @@
     kt_near      of a tree and a model with more than memory should hold: the same, as pgvector has them
 
 `search_vectors` fills the second one for a model, with its index, in one commit; who embeds a text afterwards adds its
-vector to both.
+vector to both. With it goes the bound, by which all machines know that the server searches.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import math
 import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from ..finding.embedder import Embedder, digest_of
 from ..keyword_tree import StoreError
@@ -26,6 +28,8 @@ from .connections import Connection, Pool, run, run_together
 __all__ = ["SharedEmbedder", "drop_vectors", "search_vectors"]
 
 _BUILD_S = 86_400  # at most, for an index of vectors
+_LOOK_S = 60  # between two looks whether the server searches
+_LOGGER = logging.getLogger(__name__)
 
 
 class SharedEmbedder:
@@ -36,27 +40,24 @@ class SharedEmbedder:
     Args:
         pool: Where the tables are.
         tree_id: Whose texts; what they are removed with.
-        in_memory: Vectors that a machine holds in memory; of more the nearest are asked for, where pgvector is.
         embedder: The model.
 
-    Cost: one round trip for the texts of a call, and another one, with pgvector up to three, where some are new.
+    Cost: one round trip for the texts of a call, and another one, with pgvector two, where some are new.
     """
 
-    def __init__(self, pool: Pool, tree_id: str, in_memory: int, embedder: Embedder) -> None:
-        self.name, self.in_memory = embedder.name, in_memory
+    def __init__(self, pool: Pool, tree_id: str, embedder: Embedder) -> None:
+        self.name = embedder.name
         self.embed_queries = getattr(embedder, "embed_queries", embedder.embed)
         self.reads: Callable[[str], bool] = getattr(embedder, "reads", lambda _: True)
         self.load: Callable[[], None] = getattr(embedder, "load", lambda: None)
         self._embedder, self._pool, self._key = embedder, pool, (tree_id, embedder.name)
         self._has_failed = False  # then the table does not answer for the model: it is asked whether it is there
+        self._bound, self._looked_at = b"", -math.inf
 
     def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
         """Return the vectors of texts; raises what the model raises."""
         digests = [*map(digest_of, texts)]
-        known: dict[int, bytes] = {}
-        if not self._has_failed:
-            with contextlib.suppress(StoreError):
-                known = dict(self._pool.fetch(sql.VECTORS, (digests, *self._key), time.monotonic()))
+        known = {} if self._has_failed else self._find(digests)
         vectors: dict[int, Sequence[float]] = {
             place: struct.unpack(f"<{len(packed) // 4}f", packed) for place, packed in known.items()
         }
@@ -69,69 +70,80 @@ class SharedEmbedder:
             vectors |= new
         return [vectors[place] for place in range(len(texts))]
 
+    def _find(self, digests: list[bytes]) -> dict[int, bytes]:
+        """Return the vectors that can be read, by their places; takes down the bound."""
+        known: dict[int, bytes] = {}
+        with contextlib.suppress(StoreError):
+            known = dict(self._pool.fetch(sql.VECTORS, ([*digests, b""], *self._key), time.monotonic()))
+            self._bound = known.pop(len(digests), b"")
+        return known
+
     def _keep(self, packed: dict[bytes, bytes]) -> None:
         values = *self._key, list(packed), list(packed.values())
         self._pool.once(lambda connection: run(connection, sql.ADD_VECTORS, values))
-        if self._is_searched():
-            self._pool.once(partial(_add_near, key=self._key, packed=packed.items()))
+        if self._bound:
+            self._pool.once(lambda connection: _seeing(connection, _adding(self._key, packed.items())))
 
-    def _is_searched(self) -> bool:
-        return self._pool.fetch(sql.IS_THERE, (_index_of(self._key),), time.monotonic()) == [(True,)]
-
-    def nearest(self, vector: Sequence[float], count: int) -> list[bytes] | None:
+    def nearest(self, vector: Sequence[float], count: int, held: int) -> list[bytes] | None:
         """Return the digests of the tree's texts that are nearest to a vector, nearest first.
 
-        Some may be of texts that are not there any more. None where the server cannot tell: it has no pgvector, or
-        `keep` was not called since there are more vectors than memory should hold.
+        Some may be of texts that are not there any more. None where the server has no vectors, or memory is to hold
+        as many as the index has, `held`: the bound is looked for once in a minute.
 
         Raises:
             StoreError: the server does not answer.
 
-        Cost: two round trips, and some milliseconds of the server.
+        Cost: a round trip, and some milliseconds of the server.
         """
-        if not self._is_searched():
+        if time.monotonic() > self._looked_at + _LOOK_S:
+            self._looked_at = time.monotonic()
+            self._find([])
+        if held <= int(self._bound or held):
             return None
         asked = sql.NEAREST.format(len(vector)), (*self._key, str([*vector]), count)
-        widely = f"SET LOCAL hnsw.ef_search = {count}", ()
+        found = self._pool.once(lambda own: _seeing(own, (f"SET LOCAL hnsw.ef_search = {count}", ()), asked))
+        return [bytes(digest) for (digest,) in found] or None
 
-        def work(connection: Connection) -> list[bytes]:
-            found = run_together(connection, ("BEGIN", ()), widely, asked, ("COMMIT", ()))
-            return [bytes(digest) for (digest,) in found[2][1]]
 
-        return self._pool.once(work) or None
+def _seeing(connection: Connection, *statements: tuple[str, Sequence[Any]]) -> list[Any]:
+    """Run statements in one transaction that finds pgvector in whatever schema; return what the last one finds."""
+    return run_together(connection, ("BEGIN", ()), (sql.SEE_PGVECTOR, ()), *statements, ("COMMIT", ()))[-2][1]
 
 
 def search_vectors(pool: Pool, tree_id: str, least: int) -> None:
     """Have the vectors of a tree searched, of models that have read more than `least` of its texts, where pgvector is.
 
+    Where it cannot be, the log of warnings says why.
+
     Cost: at first minutes for a million vectors, in which nothing is added to other trees' vectors that are searched.
     """
-    has_near = pool.fetch(sql.IS_THERE, ("kt_near",)) == [(True,)]
-    for model, size in pool.fetch(sql.MANY_VECTORS, (tree_id, least)) if has_near else ():
-        pool.once(partial(_search, key=(tree_id, model), size=size), is_long=True)
+    pool.once(partial(run, statement=sql.BOUND, values=(str(least), tree_id)))
+    for model, size in pool.fetch(sql.MANY_VECTORS, (tree_id, least)):
+        try:
+            for _ in range(2):  # what was embedded during the first is added by the second
+                pool.once(partial(_search, key=(tree_id, model), size=size, least=least), is_long=True)
+        except StoreError as problem:
+            _LOGGER.warning("memory holds %s's vectors, over %s: pgvector 0.7 cannot: %s", tree_id, least, problem)
 
 
 def drop_vectors(connection: Connection, tree_id: str) -> None:
     """Remove the vectors of a tree, within a transaction: a machine that still has its own searches those."""
-    if _is_there(connection, "kt_near"):
-        models = run(connection, "SELECT DISTINCT model FROM kt_near WHERE tree_id = %s", (tree_id,)).fetchall()
-        for (model,) in models:
+    run(connection, "DELETE FROM kt_vector WHERE tree_id = %s", (tree_id,))
+    if run(connection, sql.IS_SEARCHED, ()).fetchall() == [(True,)]:
+        for (model,) in run(connection, "SELECT DISTINCT model FROM kt_near WHERE tree_id = %s", (tree_id,)).fetchall():
             connection.execute(sql.DROP_NEAR.format(_index_of((tree_id, model))).encode())
-    for table in filter(partial(_is_there, connection), ("kt_vector", "kt_near")):
-        run(connection, f"DELETE FROM {table} WHERE tree_id = %s", (tree_id,))
+        run(connection, "DELETE FROM kt_near WHERE tree_id = %s", (tree_id,))
 
 
-def _is_there(connection: Connection, table: str) -> bool:
-    return run(connection, sql.IS_THERE, (table,)).fetchall() == [(True,)]
-
-
-def _search(connection: Connection, key: tuple[str, str], size: int) -> None:
-    connection.seconds, last = _BUILD_S, b""
+def _search(connection: Connection, key: tuple[str, str], size: int, least: int) -> None:
+    connection.seconds = _BUILD_S
     limits = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = '60s'"
-    run_together(connection, ("BEGIN", ()), (limits, ()))
-    while packed := run(connection, sql.NOT_NEAR, (*key, last, size)).fetchall():
-        _add_near(connection, key, packed)
-        last = packed[-1][0]
+    run_together(connection, ("BEGIN", ()), (limits, ()), (sql.SEE_PGVECTOR, ()), (sql.NEAR_SCHEMA, ()))
+    left = [digest for (digest,) in run(connection, sql.NOT_NEAR, (*key, size, *key))]
+    for start in range(0, len(left), 1000):
+        packed = run(connection, sql.SOME_VECTORS, (*key, left[start : start + 1000])).fetchall()
+        run_together(connection, _adding(key, packed))
+    run(connection, sql.ADD_VECTORS, (*key, [b""], [str(least).encode()]))
     run_together(connection, (sql.INDEX_NEAR.format(_index_of(key), size // 4), key), ("COMMIT", ()))
 
 
@@ -139,9 +151,9 @@ def _index_of(key: tuple[str, str]) -> str:
     return f"kt_near_{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:40]}"
 
 
-def _add_near(connection: Connection, key: tuple[str, str], packed: Iterable[tuple[bytes, bytes]]) -> None:
+def _adding(key: tuple[str, str], packed: Iterable[tuple[bytes, bytes]]) -> tuple[str, Sequence[Any]]:
     near = [(digest, said) for digest, vector in packed if (said := _near_of(vector))]
-    run(connection, sql.ADD_NEAR, (*key, [digest for digest, _ in near], [said for _, said in near]))
+    return sql.ADD_NEAR, (*key, [digest for digest, _ in near], [said for _, said in near])
 
 
 def _near_of(packed: bytes) -> str | None:

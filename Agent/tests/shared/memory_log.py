@@ -136,7 +136,7 @@ class MemoryRows:
 
     @contextlib.contextmanager
     def queue(
-        self, tree_id: str, known: Callable[[], int], limit: int, catch_up: Callable[[], None]
+        self, tree_id: str, known: Callable[[], int], limit: int, catch_up: Callable[[], object]
     ) -> Iterator[list[Batch] | None]:
         """Hold the tree's turn."""
         with self.lock:

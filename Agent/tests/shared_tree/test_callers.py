@@ -91,9 +91,7 @@ class TestAddresses:
             parse_address(text)
 
     def test_each_has_a_cache_of_its_own(self) -> None:
-        texts = ["postgresql://a/x#u", "postgresql://b/x#u", "postgresql://a/x#v"]
-
-        assert len({cache_folder(parse_address(text)) for text in texts}) == 3
+        assert len({cache_folder(parse_address(f"postgresql://{text}")) for text in ("a/x#u", "b/x#u", "a/x#v")}) == 3
 
 
 class TestMemories:
@@ -263,46 +261,61 @@ class TestVectors:
         assert set(self.FACTS) <= set(first.texts)
         assert set(other.texts).isdisjoint(self.FACTS)
 
-    def test_are_searched_by_pgvector_where_memory_should_not_hold_them(self, database: str, tmp_path: Path) -> None:
+    def test_are_searched_by_pgvector_where_memory_should_not_hold_them(
+        self, log: SharedLog, database: str, tmp_path: Path
+    ) -> None:
         """PATH tells which PostgreSQL it is: one with the extension in its folders."""
-        if not sql(database, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"):
-            pytest.skip("pgvector is not installed: apt-get install postgresql-15-pgvector, or the like")
-        sql(database, "CREATE EXTENSION vector")
+        if not sql(database, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector' AND default_version > '0.7'"):
+            pytest.skip("pgvector 0.7 is not installed: apt-get install postgresql-15-pgvector, or the like")
+        sql(database, 'CREATE SCHEMA "Else where"')  # which no search path has
+        sql(database, 'CREATE EXTENSION vector SCHEMA "Else where"')
         facts = [*self.FACTS, *(f"Note {number} is on subject {number % 37}." for number in range(200))]
         model, ankle = HashingEmbedder([("ankle", "qwibble")]), "My ankle hurts."
+        keep = partial(log.keep, "user=ada/memory", vectors_in_memory=100)
+        near, asked = "SELECT count(*) FROM kt_near", ("knee operation", "subject 12", "龙井")
         with ExitStack() as stack:
-            few, many = (stack.enter_context(SharedLog(database, vectors_in_memory=count)) for count in (100, 1000))
-            few.setup()
 
-            def store(log: SharedLog, name: str) -> MemoryStore:
+            def store(name: str) -> MemoryStore:
                 meaning = Meaning(model, 30.0)
                 return stack.enter_context(MemoryStore(tmp_path / name, "ada", log=log.tree, meaning=meaning))
 
             def recall(store: MemoryStore, question: str) -> list[tuple[str, float]]:
                 return [(hit.text, round(hit.score, 1)) for hit in store.recall(question, 5, min_score=0.2)]
 
-            writer, held = store(few, "writer"), store(many, "held")
+            writer = store("writer")
             for fact in facts:
                 writer.remember(fact)
-            assert recall(writer, "subject 12") == recall(held, "subject 12")  # nothing is kept for pgvector yet
-            few.keep("user=ada/memory")
-            assert sql(database, "SELECT count(*) FROM kt_near") == sql(database, "SELECT count(*) FROM kt_vector")
-            other = store(few, "other")
-            for asked in ("knee operation", "subject 12", "龙井"):
-                assert recall(other, asked) == recall(writer, asked) == recall(held, asked) != []
+            in_memory = [recall(writer, question) for question in asked]
+            keep()
+            assert sql(database, near) == sql(database, "SELECT count(*) FROM kt_vector WHERE digest <> ''")
+            other = store("other")
+            assert [recall(other, question) for question in asked] == in_memory != [[], [], []]
             writer.remember(ankle)
-            assert [recall(each, "qwibble")[0][0] for each in (writer, other, held)] == 3 * [ankle]
+            assert [recall(each, "qwibble")[0][0] for each in (writer, other)] == 2 * [ankle]
 
             sql(database, "DELETE FROM kt_near WHERE digest = %s", digest_of(ankle))
-            assert [ankle in dict(recall(each, "qwibble")) for each in (writer, held)] == [False, True]
-            few.keep("user=ada/memory")
+            assert [ankle in dict(recall(each, "qwibble")) for each in (store("third"), other)] == 2 * [False]
+            keep()
             assert recall(other, "qwibble")[0][0] == ankle
             sql(database, "ALTER TABLE kt_near RENAME COLUMN near TO gone")
             assert ([*recall(other, "qwibble")], recall(other, "ankle")[0][0]) == ([], ankle)  # words rank alone
+            sql(database, "ALTER TABLE kt_near RENAME COLUMN gone TO near")
             writer.tree.CompactStorage(keep_history=False)  # which empties the table: each searches its own again
-            assert [recall(each, "qwibble")[0][0] for each in (writer, other, held)] == 3 * [ankle]
-            few.remove("user=ada/memory")
-            assert sql(database, "SELECT count(*) FROM kt_near") == [(0,)]
+            writer.remember("A qwibble, too.")
+            assert sql(database, near) == [(0,)]
+            assert [ankle in dict(recall(each, "qwibble")) for each in (writer, other, store("new"))] == 3 * [True]
+            keep(vectors_in_memory=1)
+            assert sql(database, near) != [(0,)]
+            log.remove("user=ada/memory")
+            assert sql(database, near) == [(0,)]
+
+    def test_that_pgvector_cannot_search_are_named(
+        self, log: SharedLog, open_tree: Callable[[], KeywordTree], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        open_tree()
+        log.tree("u42").embedder(Counting()).embed(["tea", "龙井"])
+        assert log.keep("u42", always=True, vectors_in_memory=1)
+        assert "memory holds u42's vectors, over 1: pgvector 0.7 cannot: the server refused" in caplog.text
 
     def test_of_a_hub_are_shared_too(self, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         models = [Counting(), Counting()]

@@ -22,6 +22,7 @@ from Agent.store.log_follower import all_infos
 from Agent.tests.shared.faulty_proxy import PASS, Fault, FaultyProxy, delay
 from Agent.tests.shared.own_server import OwnServer
 from Agent.tests.shared_tree.conftest import Opener, end_sessions, names, opened, sql, wait_for
+from Agent.tests.support.threads import in_threads
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -227,15 +228,7 @@ class TestManyTrees:
     def test_written_by_more_threads_than_there_are_connections(self, database: str, log: SharedLog) -> None:
         with SharedLog(database, connections=2) as few:
             trees = [opened(few, f"t{number}") for number in range(8)]
-            threads = [
-                threading.Thread(target=lambda tree=tree: [tree.CreateKeyword(f"{n}", "root") for n in range(10)])
-                for tree in trees
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-
+            in_threads(lambda tree: [tree.CreateKeyword(f"{n}", "root") for n in range(10)], trees)
             assert [len(names(tree)) for tree in trees] == [10] * 8
             assert few._pool.count() <= 2
 

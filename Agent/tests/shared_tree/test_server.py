@@ -206,6 +206,7 @@ class TestServersThatWouldLose:
             CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON kt_batch DEFERRABLE INITIALLY DEFERRED
                 FOR EACH ROW EXECUTE FUNCTION note()"""
         sql(database, note)
+        sql(database, f"ALTER DATABASE {database.partition('dbname=')[2]} SET synchronous_commit = {found}")
         log._pool.run(lambda connection: connection.execute(f"SET synchronous_commit = {found}"))  # after it was opened
         tree.CreateKeyword("short", "root")
         tree.CreateInfo("long" * 500_000)

@@ -301,6 +301,7 @@ class TestConflicts:
         self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(store, "_HELD_S", 0.9)  # long for twenty writes, and less than a turn is waited for
+        monkeypatch.setattr(store, "_ROUND_S", 1.8)
         tree, other = opened(log), opened(log)
         other.CreateKeyword("theirs", "root")
         tree.CreateKeyword("0", "root")  # reads what is new in its turn
@@ -482,23 +483,14 @@ class TestGuesses:
         tree.CreateKeyword("first", "root")
         return tree
 
-    def test_a_lone_writer_reads_nothing(self, rows: FaultyRows, tree: KeywordTree) -> None:
-        rows.looked = 0
-
-        for number in range(5):
-            tree.CreateKeyword(f"{number}", "root")
-
-        assert rows.looked == 0
-
-    def test_one_that_has_not_written_for_a_while_reads_first(
-        self, rows: FaultyRows, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("guess_s", [1.0, 0.0])
+    def test_a_lone_writer_reads_nothing_where_it_has_just_written(
+        self, rows: FaultyRows, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch, guess_s: float
     ) -> None:
-        monkeypatch.setattr(store, "_GUESS_S", 0.0)
+        monkeypatch.setattr(store, "_GUESS_S", guess_s)
         rows.looked = 0
-
         tree.CreateKeyword("later", "root")
-
-        assert rows.looked == 1
+        assert rows.looked == (guess_s == 0)
 
     def test_one_that_is_wrong_is_planned_again_and_the_next_ones_read_first(
         self, rows: FaultyRows, log: MemoryLog, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
@@ -638,12 +630,8 @@ class TestGroups:
         # The group, and then each of its operations alone.
         earlier = [rows.refuse, lambda append: append()] if "one" in there else []
 
-        reported = self.commit_together(
-            rows,
-            tree,
-            [*earlier, behind(lambda: make_tea(other))],
-            *(partial(tree.CreateKeyword, *write) for write in writes),
-        )
+        made = (partial(tree.CreateKeyword, *write) for write in writes)
+        reported = self.commit_together(rows, tree, [*earlier, behind(lambda: make_tea(other))], *made)
 
         assert [getattr(each, "name", each) for each in reported] == [name for name, _ in writes]
         assert names(opened(log)) == there
@@ -661,13 +649,8 @@ class TestGroups:
             tries.append("again")
             return append()
 
-        self.commit_together(
-            rows,
-            tree,
-            [be_quicker],
-            lambda: tree.CreateKeyword("one", "root"),
-            lambda: tree.CreateKeyword("two", "root"),
-        )
+        one, two = (partial(tree.CreateKeyword, name, "root") for name in ("one", "two"))
+        self.commit_together(rows, tree, [be_quicker], one, two)
 
         assert tries == ["again"]
         assert names(opened(log)) == ["first", "of another", "one", "two"]
@@ -682,13 +665,8 @@ class TestGroups:
             rows.patience, rows.faults = 0.1, [rows.lose_request] * 50
             return append()
 
-        reported = self.commit_together(
-            rows,
-            tree,
-            [be_quicker],
-            lambda: tree.CreateKeyword("green", "tea"),
-            lambda: tree.CreateKeyword("second", "root"),
-        )
+        green, second = (partial(tree.CreateKeyword, *write) for write in (("green", "tea"), ("second", "root")))
+        reported = self.commit_together(rows, tree, [be_quicker], green, second)
 
         assert all(isinstance(each, StoreError) and each.outcome_unknown for each in reported), reported
         assert names(opened(log)) == ["first", "tea"]
