@@ -82,6 +82,7 @@ class Query:
         unknown = [term for term in asked if term not in self.frequencies and term in self.telling]
         grams = dict.fromkeys(texts.trigrams(unknown))
         self.frequencies |= index.frequencies(grams) if grams else {}
+        self.said = texts.fold(query)
         self.words = self._find_words(query)
         """The words that are asked for, each with its terms."""
         self.weights = {term: weight * self.idf(term) * self._share(term) for term, weight in asked.items()}

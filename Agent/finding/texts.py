@@ -175,12 +175,13 @@ _drop_units = re.compile(
 # "Who likes Hello Kitty?") they are part of it.
 _GREETING = (
     r"(?:(?:hello|hi|hey|good (?:morning|evening|afternoon)|thanks?(?: you)?(?: (?:so|very) much)?|excuse me)\b"
-    r"(?!['’-]\w)(?:,? (?-i:[A-Z])\w+(?=[,.!]))?"
+    r"(?!['’-]\w)(?:,? ((?-i:[A-Z])\w+)(?=[,.!]))?"
     r"|how(?:'s it going|(?: are|'re) you(?: doing)?(?: today)?)(?=[,.?!])"
     "|(?:你好吗?|您好|大家好|早上好|下午好|晚上好|早安|晚安|谢谢你?|多谢|打扰一下|不好意思|[嗨嘿哈](?:喽|(?=\\W)))"
-    r"(?:[，,]?[^\W\d_]{2,4}(?=[，,！!。]))?|最近(?:好吗|怎么样)(?=[，,？?！!。]))"
+    r"(?:[，,]?([^\W\d_]{2,4})(?=[，,！!。]))?|最近(?:好吗|怎么样)(?=[，,？?！!。]))"
 )
-_drop_greeting = re.compile(rf"(?i)(?:^|[,，.。!！])(?:\W{{0,3}}{_GREETING})+|最近(?:好吗|怎么样)(?=\W{{0,3}}$)").sub
+_greeting = re.compile(rf"(?i)(?:^|[,，.。!！])(?:\W{{0,3}}{_GREETING})+|最近(?:好吗|怎么样)(?=\W{{0,3}}$)")
+_drop_greeting, _find_greeted = _greeting.sub, _greeting.findall
 
 _NUMBERS = (
     "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty seventy eighty ninety"
@@ -213,7 +214,7 @@ _KINDS = {
             _any_of((r"\d〇二两三四五六七八九十百千万亿半", "(?<![周期拜].)"), ("一", "[个天年周]")),
             _words_of(_NUMBERS, "(?:s|teen|ty|th)?"),
         ),
-        r"\bhow (?:many|much|long|old|often|tall|far|big|high|large|heavy|fast|warm|hot|cold|deep)\b"
+        r"\bhow (?:many|much(?! do you know)|long|old|often|tall|far|big|high|large|heavy|fast|warm|hot|cold|deep)\b"
         r"|\b(?:what|which)(?:'s)? (?:[\w'’.-]+ ){0,3}(?:age|number|size|price|percentage|amount)\b"
         r"|几|多少|多[久大长高远重]|号码",
     ),
@@ -256,13 +257,20 @@ def kinds(text: str) -> list[str]:
     return [kind for kind, ((usual, other), _) in _find_kinds.items() if usual(text) or other(text)]
 
 
+_asks = re.compile(
+    r"什么|怎|哪|谁|多[少久大长]|几|吗|何|啥|咋"
+    r"|(?i:^\W*(?:who|whose|what|which|where|when|why|how|do|does|did|is|are|can)\b)"
+).search
+
+
 def cut_question(query: str) -> tuple[list[str], list[str]]:
     """Return the sentences of a question that ask, and those beside them.
 
-    A sentence asks where it ends with a question mark; the last one always does.
+    A sentence asks where it ends with a question mark, and, where none does, by its words; the last one always does.
     """
     parts = sentences(query) or [query]
     asks = [part.rstrip().endswith(("?", "？")) for part in parts]
+    asks = asks if any(asks) else [*map(bool, map(_asks, parts))]
     asks = [True] * len(parts) if not any(asks) else [*asks[:-1], True]
     return [*compress(parts, asks)], [*compress(parts, map(not_, asks))]
 
@@ -287,6 +295,8 @@ def question(query: str) -> dict[str, float]:
     asked = Counter(chain.from_iterable(terms(drop_asking(part)) for part in asking))
     asked = asked or Counter(terms(query))  # of nothing but greetings, or words that ask
     found = dict.fromkeys(chain.from_iterable(terms(drop_asking(part)) for part in beside), ASIDE)
+    named = [" ".join(names) for part in asking for names in _find_greeted(part)]
+    found |= dict.fromkeys(chain.from_iterable(map(terms, named)), ASIDE)
     kinds = {kind for kind, (_, asks) in _find_kinds.items() for part in asking if asks(part)}
     return found | dict.fromkeys(kinds, 1.0) | {term: float(often) for term, often in asked.items()}
 

@@ -100,11 +100,14 @@ def default() -> tuple[Thesaurus | None, str]:
 
 
 def cut(run: str, thesaurus: Thesaurus) -> list[str]:
-    """Return the longest words that are known of a run of characters, from the left; others are single characters."""
-    found, start = list[str](), 0
-    while start < len(run):
-        ends = range(min(len(run), start + _LONGEST), start + 1, -1)
-        end = next((end for end in ends if thesaurus.near(run[start:end]) is not None), start + 1)
+    """Return the longest words that are known of a run of characters, from the right; others are single characters.
+
+    From the left 门外语 were 门外 and 语.
+    """
+    found, end = list[str](), len(run)
+    while end:
+        starts = range(max(0, end - _LONGEST), end - 1)
+        start = next((start for start in starts if thesaurus.near(run[start:end]) is not None), end - 1)
         found.append(run[start:end])
-        start = end
-    return found
+        end = start
+    return found[::-1]
