@@ -596,6 +596,11 @@ def test_nor_is_it_beside_the_answer(facts: list[str], question: str) -> None:
         ("The play starts at 3 p.m.", "Hello! How are you today? When does the play start?", 0.5, 1.0),
         ("Biscuit is allergic to nuts.", "Hey Claude, what is Biscuit allergic to?", 0.5, 1.0),  # whom one addresses
         ("小雨对花生过敏。", "你好小爱，最近怎么样？谁对花生过敏？", 0.5, 1.0),
+        ("合伙人管账。", "钱是谁在管？", 0.3, 1.0),  # a surname, and no name
+        ("Mo plays the cello.", "How many cellos does Mo play?", 0.0, 0.3),
+        ("Mo plays the cello.", "Which instrument does Mo play?", 0.5, 1.0),
+        ("晓岚在成都上学。", "晓岚在哪个城市上学？", 0.5, 1.0),
+        ("王芳住在杭州。", "好的，明白了。王芳住在哪里", 0.5, 1.0),
     ],
 )
 def test_one_word_of_several_and_another_thing_of_a_kind_are_no_answer_but_a_near_word_is(
