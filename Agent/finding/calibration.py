@@ -74,7 +74,7 @@ Said: TypeAlias = tuple[str, str, float, float]
 _IDLE = texts.STOP_WORDS | {""}
 _DETERMINERS = frozenset(texts.terms("a an the my our your his her its their"))  # no thing is named before one
 _find_sought = re.compile(
-    r"(?i)\b(?:which|what) (\w+)|(?:哪一?[个些种座门家位条本部类样款只张台辆件间层]?|(?<!为)什么)(\w{1,4})"
+    r"(?i)(?:\b(?:which|what) |哪一?[个些种座门家位条本部类样款只张台辆件间层]?|(?<!为)什么)(\w+)"
 ).findall
 _has_numeral = re.compile(r"\d|[二三四五六七八九]").search
 
@@ -89,6 +89,7 @@ class Confidence:
 
     def __init__(self, query: "score.Query", lent: Mapping[str, Mapping[str, float]] | None = None) -> None:
         self._query, self._lent = query, lent or {}
+        self._sought = _find_sought(query.said)  # words for the kind of the answer: which bone, 哪个城市
         self._known: dict[tuple[str, int], tuple[list[Said], bool]] = {}
 
     def by_words(self, found: "Sequence[score.Found]") -> dict[str, float]:
@@ -186,12 +187,6 @@ class Confidence:
                 found.append((word, kind, max(map(query.idf, known)), known, others, place))
         return [] if query.asks_time and all(kind == "time" for _, kind, *_ in found) else found
 
-    @cached_property
-    def _sought(self) -> set[str]:
-        """The words by which a question names the kind of its answer: which bone, 哪个城市."""
-        found = _find_sought(self._query.said)
-        return {word for word, _ in found} | {run[:end] for _, run in found for end in range(1, len(run) + 1)}
-
     def _said(self, id: str, number: int, document: int) -> tuple[list[Said], bool]:
         """Return the words of the question as a unit says them, and whether it is a text rather than a keyword.
 
@@ -208,7 +203,7 @@ class Confidence:
         parts = [math.fsum(shares.get(term, 0.0) for term in terms) / len(terms) for *_, terms, _, _ in self._asked]
         lacks = sum(part < NEARLY for part in parts)
         for (word, kind, weight, _, others, place), share in zip(self._asked, parts, strict=True):
-            if share < NEARLY and word in self._sought:
+            if share < NEARLY and any(run.startswith(word) for run in self._sought):
                 continue
             if is_text and share < (score.MISSPELLED if others else NEARLY):
                 unspaced = filter(texts.is_unspaced, others)

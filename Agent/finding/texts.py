@@ -294,9 +294,8 @@ def question(query: str) -> dict[str, float]:
     asking, beside = cut_question(query)
     asked = Counter(chain.from_iterable(terms(drop_asking(part)) for part in asking))
     asked = asked or Counter(terms(query))  # of nothing but greetings, or words that ask
-    found = dict.fromkeys(chain.from_iterable(terms(drop_asking(part)) for part in beside), ASIDE)
-    named = [" ".join(names) for part in asking for names in _find_greeted(part)]
-    found |= dict.fromkeys(chain.from_iterable(map(terms, named)), ASIDE)
+    beside = [*map(drop_asking, beside), *(" ".join(names) for part in asking for names in _find_greeted(part))]
+    found = dict.fromkeys(chain.from_iterable(map(terms, beside)), ASIDE)
     kinds = {kind for kind, (_, asks) in _find_kinds.items() for part in asking if asks(part)}
     return found | dict.fromkeys(kinds, 1.0) | {term: float(often) for term, often in asked.items()}
 
