@@ -11,6 +11,7 @@ all right.
     everyday (en5, zh5)      100 questions: 33 in other words than the fact, 47 ordinary, 20 without answer
     probes (en, zh)          60 questions: 22 in other words, 10 about another person, 10 about another thing, 8 for a
                              number or a date that is not there, 10 behind chat, 4 of these without answer
+    shop (zh)                40 questions of a bookshop, 10 without answer; every second one was held back
     tree … (en, zh)          eight small personal trees, with questions, and new keywords to be placed
     awesome_python, …_cn     entries by their descriptions; with infos: sections by half of their entries
     wordnet_food             words by their definitions
@@ -100,6 +101,7 @@ def sets() -> Iterator[Callable[[], Set]]:
         yield lambda facts=facts: _everyday(facts)  # type: ignore[misc]  # the default binds it now
     for language in ("en", "zh"):
         yield lambda language=language: _everyday(f"probes_{language}")._replace(name=f"probes, {language}")  # type: ignore[misc]
+    yield lambda: _everyday("shop_zh")._replace(name="shop, zh")
     for path in sorted(EVERYDAY.glob("*_*.txt")):
         if not path.stem.startswith("facts"):
             yield lambda path=path: everyday_tree(path)[0]  # type: ignore[misc]
