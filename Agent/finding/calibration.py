@@ -21,9 +21,9 @@ another word in its place (my knee operation for that of my hip) or, where it la
 same kind (our cat for our parrot), nothing else, or nothing but a time, nor one that lacks the number that is asked
 for: LACKING at most, whether it is the best or another. The kind of the answer ("which bone") may lack. One with a
 single word of several is none alone: UNSURE, or LACKING where it lacks a time ("will it rain tomorrow?"). From a
-nearness of MEANT on only names, numbers and kinds count so. The numbers are a logistic regression on the even cases of
-the sets of `bench_finding` and of the gate's, rounded; where a Chinese word begins and ends is said by the thesaurus, so
-that one bar serves all languages.
+nearness of MEANT on only names, numbers and kinds count so. The numbers are a logistic regression on the even cases
+of the sets of `bench_finding` and of the gate's, rounded; where a Chinese word begins and ends is said by the
+thesaurus, so that one bar serves all languages.
 """
 
 import math
