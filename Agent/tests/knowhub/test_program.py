@@ -273,7 +273,7 @@ class TestServe:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            link = re.search(r"once: (\S+)", process.stdout.readline())
+            link = re.search(r"(http\S+)", process.stdout.readline())
             assert link is not None
             assert httpx.get(link[1], trust_env=False, timeout=30).status_code == 303  # it listens by then
             token = Path(re.search(r"your token: (\S+)", line)[1]).read_text().strip()  # type: ignore[index]
