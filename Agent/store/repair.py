@@ -280,6 +280,7 @@ class _Repair:
         self.damaged = damaged
         self.state = kt._State(kt._NormalizeText)
         self.losses: list[Loss] = []
+        self.unlinked: dict[_Key, bytes] = {}  # the last rows of links that were taken away
         self.operations = 0
         self.first_number = 1  # of the log: higher than 1 if it was compacted
         self._logs: list[tuple[Path, list[_Found]]] = []  # those that are read, with the lines that count
@@ -361,6 +362,8 @@ class _Repair:
             self.losses.append(Loss(detail, kt.LOG_NAME, *found[1:], seq, seq, _ids_in(raw)))
             return False
         self.state.Apply(position.Project(rows))
+        links = ((kt._ReadRecord(row, kt.InfoKeywordLink), row) for row in rows.links)
+        self.unlinked |= {(link.info_id, link.keyword_id): row for link, row in links if link.deleted}
         self.operations += 1
         return True
 
@@ -388,12 +391,11 @@ class _Repair:
             for key, row in rows.items():
                 record = kt._ReadRecord(row)
                 if kind == 2:
-                    held = self.state.FindLink((2, record.info_id, record.keyword_id))
-                    is_newer = held is not None if record.deleted else held != row
+                    held, gone = self.state.FindLink((2, record.info_id, record.keyword_id)), self.unlinked.get(key)
                 else:
                     held, gone = self.state.Find(record)
-                    there = held or gone
-                    is_newer = not record.deleted if there is None else kt._ReadRecord(there).version < record.version
+                there = held or gone
+                is_newer = not record.deleted if there is None else _version(kt._ReadRecord(there)) < _version(record)
                 if is_newer:
                     taken.append(key[0])
                     after[:3][kind].append(row)
@@ -452,6 +454,12 @@ def _check(record: kt.KeywordNode | kt.Info | kt.InfoKeywordLink) -> None:
         # Of a keyword that was merged, a compaction may leave nothing but where its id leads to.
         if (is_root and record.deleted) or ((record.parent_id is None) != is_root and record.merged_into is None):
             raise ValueError("it has no place in a tree")
+
+
+def _version(record: kt.KeywordNode | kt.Info | kt.InfoKeywordLink) -> tuple[float, ...]:
+    """Return what tells the newer one of two rows of a record."""
+    is_link = isinstance(record, kt.InfoKeywordLink)
+    return (record.ordinal, record.created_at, record.deleted) if is_link else (record.version,)
 
 
 def _new_keyword(id: str, ordinal: int, parent_id: str | None) -> kt.KeywordNode:

@@ -312,6 +312,21 @@ class TestProjections:
         assert taken >= (BROUGHT.get(seq, set()) if seq else {*wanted["nodes"], *wanted["infos"]})
         assert records(new) == wanted
 
+    def test_of_an_older_copy_bring_no_link_back(self, tmp_path: Path, new: Path) -> None:
+        folder = tmp_path / "damaged"
+        with KeywordTree(str(folder)) as tree:
+            ids = [tree.CreateKeyword(name, "root").id for name in "abc"]
+            info = tree.CreateInfo("fact", "", ids[:2])
+            older = (folder / "links.jsonl").read_bytes()
+            tree.UnlinkInfo(info.id, ids[0])
+            tree.LinkInfo(info.id, ids[1], RelationType.RELATED)
+        (folder / "links.jsonl").write_bytes(older)
+        spoil(folder, 4)
+        repaired(folder, new)
+
+        with KeywordTree(str(new)) as tree:
+            assert tree.GetKeywordsOfInfo(info.id) == [(tree.GetKeyword(ids[1]), RelationType.RELATED)]
+
 
 # == Places ===============================================================================================
 
