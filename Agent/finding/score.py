@@ -204,10 +204,7 @@ class Evidence:
         return gains
 
     def of(
-        self,
-        number: int,
-        passages: Collection[int],
-        lent: Mapping[str, float] | None = None,
+        self, number: int, passages: Collection[int], lent: Mapping[str, float] | None = None
     ) -> tuple[float, float, list[int]]:
         """Return how much a unit explains, its coverage, both as shares, and its passages, best first."""
         query = self._query

@@ -35,7 +35,7 @@ from typing_extensions import override
 from ..base.speech import NOT_OWN, own_words
 from ..base.text import fold_case, split_all
 from ..finding.texts import STOP_WORDS as ASKING_WORDS
-from ..finding.texts import find_runs, is_unspaced
+from ..finding.texts import drop_asking, find_runs, fold, is_unspaced
 from ..finding.texts import terms as terms_of
 
 __all__ = ["CHINESE_STOP_WORDS", "ONE_AT_A_TIME", "OTHER", "SPEAKER", "STOP_WORDS", "ChineseKeywordExtractor"]
@@ -218,13 +218,13 @@ _find_other = re.compile(r"\b(?:s?he|they)\b|[她他它]", re.IGNORECASE).search
 # When something is so, and where one comes from.
 _drop_circumstances = re.compile(
     r"[上下]个?[月周年]|[去今明前]年|[昨今明前]天|(?<![A-Za-z0-9])\d{1,4}(?![A-Za-z0-9])[年月日号]?"
-    r"|[一二三四五六七八九十]+[年月日号]|[现目]前|现在|最近|后来|终于|们"
-    r"|(?:(?<=[我俺咱她他它们])|(?<=\w\w))(?:刚刚?|已经?|也|都)+(?=从|[,，]|$)"  # 李刚 and 孙刚洋 are names
+    r"|[一二三四五六七八九十]+[年月日号]|[现目]前|现在|最近|后来|终于|一直|们"
+    r"|(?:(?<=[我俺咱她他它们])|(?<=\w\w))(?:刚刚?|已经?|也|都|还|家)+(?=从|[,，]|$)"  # 李刚 and 孙刚洋 are names
     r"|从[^,，。]{1,12}(?=[,，]|$)|[,，]"
 ).sub
 
 
-_NAME = 6  # characters of a name without blanks
+_SIZES = range(1, 7)  # characters of a name without blanks
 _drop_owner = re.compile("^[我俺咱]们?(?:的|家$)?").sub
 _split_pair = re.compile("(?<=..)[和跟与](?=..)").split
 _find_names = re.compile(r"(?<=\w[^\w.!?])[A-Z][\w'’-]+").findall
@@ -267,30 +267,32 @@ def subjects_of(text: str, relation_type: str) -> frozenset[str]:
 def states_of(said: Mapping[str, str], relation_types: Collection[str]) -> dict[str, list[frozenset[str]]]:
     """Return of each text the subjects of some states; see `subjects_of`."""
     found: dict[str, list[frozenset[str]]] = {key: [frozenset() for _ in relation_types] for key in said}
-    stated = list[tuple[str, int, str]]()  # a text, the place of a state, the words before its verb
     sentences = split_all([own_words(text).replace(NOT_OWN, "\n") for text in said.values()])
     for key, parts in zip(said, sentences, strict=True):
         for sentence in parts:
             for place, kind in enumerate(relation_types):
                 match = _STATED[kind].search(sentence)
                 if match is not None and not sentence.endswith(("?", "？")) and not _is_past(sentence):
-                    stated.append((key, place, _drop_circumstances(" ", sentence[: match.start()])))
-    for (key, place, before), terms in zip(stated, map(terms_of, (before for *_, before in stated)), strict=True):
-        found[key][place] |= _subjects_in(before, {*terms})
+                    found[key][place] |= _subjects_in(_drop_circumstances(" ", sentence[: match.start()]))
     return found
 
 
 def asked_subjects(question: str) -> frozenset[str]:
-    """Return whom a question may be about: its terms, parts of its runs without blanks, `SPEAKER` for the caller."""
-    subjects = frozenset(terms_of(question)) - STOP_WORDS - ASKING_WORDS  # 我 is also in 我妹妹
-    runs = [run for run, _ in find_runs(question) if run]
-    parts = {run[at:end] for run in runs for at in range(len(run)) for end in range(at + 1, at + 1 + _NAME)}
-    return subjects | parts | ({SPEAKER} if _find_speaker(question) else set())
+    """Return whom a question may be about: its terms, names without blanks, `SPEAKER` for the caller."""
+    subjects = {term for term in terms_of(question) if not is_unspaced(term)} - STOP_WORDS - ASKING_WORDS
+    matches = filter(None, (stated.search(question) for stated in _STATED.values()))
+    before = "\n".join(question[: match.start()] for match in matches)
+    names = [name for run, _ in find_runs(f"{before}\n{drop_asking(before)}") for name in _split_pair(run)]
+    # A name ends before the verb: who asks for 张明月 does not ask for 张明.
+    names += [_drop_circumstances("", name) for name in names]
+    parts = {name[at:] for name in names for at in range(len(name))}
+    parts = parts or {run[at : at + n] for run, _ in find_runs(question) for at in range(len(run)) for n in _SIZES}
+    return frozenset(subjects | parts | ({SPEAKER} if _find_speaker(question) else set()))
 
 
 def asked_names(question: str) -> frozenset[str]:
     """Return the terms of the words of a question that are written as names, but for its first word."""
-    return frozenset(terms_of(" ".join(_find_names(question))))
+    return frozenset(terms_of(" ".join(_find_names(fold(question)))))
 
 
 def may_be_about(subjects: Set[str], asked: Set[str], names: Set[str]) -> bool:
@@ -306,15 +308,13 @@ def may_be_about(subjects: Set[str], asked: Set[str], names: Set[str]) -> bool:
     return not asked.isdisjoint(subjects) and (subjects <= asked or names <= subjects)
 
 
-def _subjects_in(said: str, terms: set[str]) -> set[str]:
-    """Return the subject of a sentence by the words before its verb, and their terms: none there is its speaker."""
+def _subjects_in(said: str) -> set[str]:
+    """Return the subject of a sentence by the words before its verb: none there is its speaker."""
     parts = (part for run, _ in find_runs(said) for part in _split_pair(_drop_owner("", run)))
     runs = {*parts} - CHINESE_STOP_WORDS - {""}
-    terms = {term for term in terms if not is_unspaced(term)} | runs
-    terms = terms - STOP_WORDS - ASKING_WORDS
+    terms = ({term for term in terms_of(said) if not is_unspaced(term)} | runs) - STOP_WORDS - ASKING_WORDS
     numbered = [term for term in terms if not term.isalpha() and not term.isdecimal()]
     terms -= {term for term in terms for whole in numbered if term != whole and term in whole}  # Person5 is no Person7
-    speaker = _find_speaker(said)
-    if speaker is not None and (speaker[0].isascii() or not said[speaker.end() :].strip()):
+    if (speaker := _find_speaker(said)) and (speaker[0].isascii() or not said[speaker.end() :].strip()):
         return {SPEAKER}
     return terms or {OTHER if _find_other(said) else SPEAKER}

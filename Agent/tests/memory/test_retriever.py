@@ -407,6 +407,9 @@ class TestWhatWasTakenBack:
             ("My favourite film is Alien.", "What is my favourite film?", "A new bike! Her favourite film was Up."),
             *(("我住在巴黎。", "我住在哪里？", later) for later in ("我妹妹安娜住在罗马。", "你爱人搬到罗马了。")),
             ("罗军华住在巴黎。", "罗军华住在哪里？", "孙刚华住在罗马。"),
+            ("王志强住在巴黎。", "你知道王志强住在哪里吗？", "王志刚搬到罗马了。"),
+            ("欧阳修文在甲公司工作。", "欧阳修文在哪里工作？", "欧阳修加入了乙公司。"),
+            ("José Álvarez lives in Paris.", "Where does José Álvarez live?", "José García moved to Rome."),
             ("Maria Lopez lives in Paris.", "Where does Maria Lopez live?", "Maria Garcia moved to Rome."),
         ],
     )
