@@ -151,7 +151,7 @@ class Api(Router):
         allowed = set[str]()
         for route in self.routes:
             assert isinstance(route, Route)
-            found = route.path_regex.match(scope["path"])
+            found = route.path_regex.fullmatch(scope["path"])
             if found is None:
                 continue
             if not route.methods or scope["method"] in route.methods:
@@ -191,8 +191,6 @@ class Api(Router):
         made.setdefault("components", {})["securitySchemes"] = {"token": _SCHEME}
         schemas = made["components"].setdefault("schemas", {})
         schemas["ProblemOut"] = ProblemOut.model_json_schema()
-        schemas.pop("HTTPValidationError", None)
-        schemas.pop("ValidationError", None)
         for path in made["paths"].values():
             for method, operation in path.items():
                 for parameter in operation.get("parameters", ()):

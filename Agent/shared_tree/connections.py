@@ -456,8 +456,8 @@ def run_meanwhile(connection: Connection, work: Callable[[], object], *statement
     """
     connection.begin(_join(connection, statements))
     end, pause_s = time.monotonic() + connection.seconds, _MEANWHILE_S
-    while not connection.is_free(pause_s) and time.monotonic() < end:
-        pause_s = _MEANWHILE_S if work() else 2 * pause_s
+    while not connection.is_free(pause_s) and (left := end - time.monotonic()) > 0:
+        pause_s = min(_MEANWHILE_S if work() else 2 * pause_s, left)
     if connection.info.transaction_status != TransactionStatus.INTRANS:
         raise NotSentError("the turn did not come")
 

@@ -123,8 +123,12 @@ IS_SEARCHED = "SELECT to_regclass('kt_near') IS NOT NULL"
 # As long as the transaction lasts, whatever schema it is in.
 SEE_PGVECTOR = """SELECT set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''),
     extnamespace::regnamespace::text), true) FROM pg_extension WHERE extname = 'vector'"""
+# Who has rights on the other vectors gets them on these.
 NEAR_SCHEMA = """CREATE TABLE IF NOT EXISTS kt_near (tree_id text COLLATE "C", model text COLLATE "C", digest bytea,
-    near halfvec NOT NULL, PRIMARY KEY (tree_id, model, digest))"""
+    near halfvec NOT NULL, PRIMARY KEY (tree_id, model, digest)); DO $$ BEGIN EXECUTE (SELECT coalesce(string_agg(
+    concat('GRANT ', privilege_type, ' ON kt_near TO ', coalesce(nullif(grantee, 0)::regrole::text, 'PUBLIC')), ';'),
+    'SELECT 1') FROM pg_class, aclexplode(relacl) WHERE oid = 'kt_vector'::regclass AND (grantee, privilege_type) NOT IN
+    (SELECT grantee, privilege_type FROM pg_class, aclexplode(relacl) WHERE oid = 'kt_near'::regclass)); END $$"""
 BOUND = "UPDATE kt_vector SET vector = convert_to(%s, 'UTF8') WHERE tree_id = %s AND digest = ''"
 MANY_VECTORS = """SELECT model, max(octet_length(vector)) FROM kt_vector WHERE tree_id = %s AND digest <> ''
     GROUP BY model HAVING count(*) > %s AND max(octet_length(vector)) <= 16000"""

@@ -72,15 +72,14 @@ class SharedEmbedder:
 
     def _find(self, digests: list[bytes]) -> dict[int, bytes]:
         """Return the vectors that can be read, by their places; takes down the bound."""
-        known: dict[int, bytes] = {}
         with contextlib.suppress(StoreError):
-            known = dict(self._pool.fetch(sql.VECTORS, ([*digests, b""], *self._key), time.monotonic()))
+            known = dict[int, bytes](self._pool.fetch(sql.VECTORS, ([*digests, b""], *self._key), time.monotonic()))
             self._bound = known.pop(len(digests), b"")
-        return known
+            return known
+        return {}
 
     def _keep(self, packed: dict[bytes, bytes]) -> None:
-        values = *self._key, list(packed), list(packed.values())
-        self._pool.once(lambda connection: run(connection, sql.ADD_VECTORS, values))
+        self._pool.once(partial(run, statement=sql.ADD_VECTORS, values=(*self._key, [*packed], [*packed.values()])))
         if self._bound:
             self._pool.once(lambda connection: _seeing(connection, _adding(self._key, packed.items())))
 

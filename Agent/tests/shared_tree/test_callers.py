@@ -286,8 +286,10 @@ class TestVectors:
             for fact in facts:
                 writer.remember(fact)
             in_memory = [recall(writer, question) for question in asked]
+            sql(database, "GRANT DELETE ON kt_vector TO pg_monitor")
             keep()
             assert sql(database, near) == sql(database, "SELECT count(*) FROM kt_vector WHERE digest <> ''")
+            assert sql(database, "SELECT has_table_privilege('pg_monitor', 'kt_near', 'DELETE')") == [(True,)]
             other = store("other")
             assert [recall(other, question) for question in asked] == in_memory != [[], [], []]
             writer.remember(ankle)

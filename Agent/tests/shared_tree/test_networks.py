@@ -17,6 +17,8 @@ import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreCorruptError, StoreError
 from Agent.shared_tree import SharedLog, store, tables
+from Agent.shared_tree.connections import Connection, run_meanwhile
+from Agent.shared_tree.rows import NotSentError
 from Agent.shared_tree.tables import PostgresRows
 from Agent.store.log_follower import all_infos
 from Agent.tests.shared.faulty_proxy import PASS, Fault, FaultyProxy, delay
@@ -135,6 +137,13 @@ class TestNetworks:
         thread.join()
 
         assert names(open_tree()) == ["first", "theirs", "mine"]
+
+    def test_a_turn_is_waited_for_no_longer_than_an_answer(self, database: str) -> None:
+        with contextlib.closing(Connection.connect(database, autocommit=True)) as connection:
+            connection.seconds, started = 1.0, time.monotonic()
+            with pytest.raises(NotSentError):
+                run_meanwhile(connection, lambda: None, ("SELECT pg_sleep(9)", ()))
+            assert time.monotonic() - started < 1.6
 
 
 class TestProcesses:
