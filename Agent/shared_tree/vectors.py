@@ -122,7 +122,7 @@ def search_vectors(pool: Pool, tree_id: str, least: int) -> None:
             for _ in range(2):  # what was embedded during the first is added by the second
                 pool.once(partial(_search, key=(tree_id, model), size=size, least=least), is_long=True)
         except StoreError as problem:
-            _LOGGER.warning("memory holds %s's vectors, over %s: pgvector 0.7 cannot: %s", tree_id, least, problem)
+            _LOGGER.warning("pgvector 0.7 does not search all of %s's vectors, over %s: %s", tree_id, least, problem)
 
 
 def drop_vectors(connection: Connection, tree_id: str) -> None:

@@ -317,7 +317,7 @@ class TestVectors:
         open_tree()
         log.tree("u42").embedder(Counting()).embed(["tea", "龙井"])
         assert log.keep("u42", always=True, vectors_in_memory=1)
-        assert "memory holds u42's vectors, over 1: pgvector 0.7 cannot: the server refused" in caplog.text
+        assert "pgvector 0.7 does not search all of u42's vectors, over 1: the server refused" in caplog.text
 
     def test_of_a_hub_are_shared_too(self, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         models = [Counting(), Counting()]
