@@ -184,10 +184,10 @@ class Gate:
         scope["state"]["token"] = token
         if token is not None:
             self.count(token)
-            return await self._read_body(headers, receive, REQUEST_LIMIT)
+            return await self._read_body(scope, headers, receive, REQUEST_LIMIT)
         if scope["path"].startswith("/login/") or (scope["path"] == "/login" and scope["method"] == "POST"):
             self._count_stranger(scope)
-        return await self._read_body(headers, receive, STRANGER_LIMIT)
+        return await self._read_body(scope, headers, receive, STRANGER_LIMIT)
 
     def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> Token | None:
         """Return the caller: for the API by its header alone, for pages by the cookie."""
@@ -225,13 +225,14 @@ class Gate:
             said = f"{rate:g} requests a second" if at_once != rate * 60 else f"{rate * 60:g} requests a minute"
             raise KnowHubError("too-many-requests", said, retry_after_s=wait_s)
 
-    async def _read_body(self, headers: dict[bytes, bytes], receive: Receive, limit: int) -> Receive:
+    async def _read_body(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, limit: int) -> Receive:
         """Read the body, within its limit and in time; return what gives it out once more."""
         length = headers.get(b"content-length", b"")
         too_large = KnowHubError("too-large", f"a request has at most {limit} bytes")
         if length.isdigit() and int(length) > limit:
             raise too_large
-        if length in (b"", b"0") and b"transfer-encoding" not in headers:
+        # From HTTP/2 on a body needs neither header.
+        if length == b"0" or not (length or b"transfer-encoding" in headers or scope.get("http_version", "1") >= "2"):
             return receive
         parts, size, more = [], 0, True
         try:

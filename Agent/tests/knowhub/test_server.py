@@ -406,20 +406,21 @@ class TestHouse:
             problem(blind, "forbidden")
             assert "knowhub_" not in blind.text
 
-    def test_a_call_without_a_body_waits_for_none(self, served: Served) -> None:
+    @pytest.mark.parametrize(("version", "status"), [("1.1", 200), ("2", 413)])  # from 2 on bodies need no header
+    def test_a_call_without_a_body_waits_for_none(self, served: Served, version: str, status: int) -> None:
         host, token = f"127.0.0.1:{served.port}".encode(), f"Bearer {served.token()}".encode()
         scope = {"type": "http", "method": "GET", "path": "/api/me", "query_string": b"", "scheme": "http", "state": {}}
         scope |= {"headers": [(b"host", host), (b"authorization", token)], "client": ("127.0.0.1", 1)}
-        sent: list[Any] = []
+        scope["http_version"], sent = version, list[Any]()
 
-        async def receive() -> dict[str, str]:
-            return {"type": "http.disconnect"}
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": bytes(1_000_000), "more_body": True}
 
         async def send(message: Any) -> None:
             sent.append(message)
 
         asyncio.run(served.app(scope, receive, send))
-        assert sent[0]["status"] == 200
+        assert sent[0]["status"] == status
 
     def test_logs_tell_no_query_and_no_body(self, served: Served, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.DEBUG)

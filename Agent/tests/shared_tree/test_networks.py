@@ -64,24 +64,18 @@ class TestDistance:
 
 
 class TestNetworks:
-    @pytest.mark.parametrize("phase", ["connecting", "greeting", "request", "answer"])
+    @pytest.mark.parametrize(
+        ("phase", "is_new"), [("connect", True), ("answer", True), ("request", False), ("answer", False)]
+    )
     def test_that_hang_delay_and_block_no_one_for_longer_than_patience(
-        self, far: SharedLog, proxy: FaultyProxy, phase: str, monkeypatch: pytest.MonkeyPatch
+        self, far: SharedLog, proxy: FaultyProxy, phase: str, is_new: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tree = opened(far)
         tree.CreateKeyword("before", "root")
         monkeypatch.setattr(store, "_GUESS_S", 0.0)  # as after a second
-        hang = delay(10)
-        if phase == "connecting":
-            proxy.on_connect = lambda _: hang
+        setattr(proxy, f"on_{phase}", lambda _: delay(10))
+        if is_new:  # the connection is
             proxy.cut()
-        elif phase == "greeting":
-            proxy.on_answer = lambda _: hang
-            proxy.cut()
-        elif phase == "request":
-            proxy.on_request = lambda _: hang
-        else:
-            proxy.on_answer = lambda _: hang
         started = time.monotonic()
 
         with pytest.raises(StoreError) as caught:

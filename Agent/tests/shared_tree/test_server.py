@@ -108,8 +108,7 @@ class TestSetup:
 
     def test_a_role_that_may_not_write_is_reported(self, log: SharedLog, database: str) -> None:
         opened(log).CreateKeyword("tea", "root")
-        sql(database, "DROP ROLE IF EXISTS reader")
-        sql(database, "CREATE ROLE reader LOGIN PASSWORD 'x'")
+        sql(database, "DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN PASSWORD 'x'")
         sql(database, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
         dsn = f"host=127.0.0.1 port={port_of(database)} user=reader password=x {database.split()[-1]}"
 
@@ -119,8 +118,7 @@ class TestSetup:
             assert names(tree) == ["tea"]
             with pytest.raises(StoreError, match="42501"):
                 tree.CreateKeyword("green", "root")
-        sql(database, "DROP OWNED BY reader")
-        sql(database, "DROP ROLE reader")
+        sql(database, "DROP OWNED BY reader; DROP ROLE reader")
 
 
 class TestSecrets:
