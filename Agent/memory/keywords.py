@@ -193,7 +193,7 @@ _is_past = re.compile(
 """Denials, wishes and past states are no states."""
 says_change = re.compile(
     r"\b(?:now|no longer|any ?more|instead|moved|changed|switched|stopped|quit|replaced|new|since then|these days)\b"
-    r"|现在|如今|不再|改成|改为|改用|改喝|改吃|换(?![句言])|戒|搬|新的",
+    r"|现在|如今|不再|改成|改为|改用|改喝|改吃|换(?:成|[^，。]{0,6}了)|戒|搬|新的",
     re.IGNORECASE,
 ).search
 """Find where a text says that something is otherwise than before."""
