@@ -18,12 +18,12 @@ odds of the best = ½ · (1 + (explained + 3 · nearness) · √lead)^5 / texts^
 A text that lacks a name or a number of the question is no answer, however much else it has, nor is one that says
 another thing of its kind (the red bike for the blue one), its opposite (the neighbours upstairs for those downstairs),
 another word in its place (my knee operation for that of my hip) or, where it lacks nothing else, another thing of the
-same kind (our cat for our parrot), nothing else, or nothing but a time, nor one that lacks the number that is asked
-for: LACKING at most, whether it is the best or another. The kind of the answer ("which bone") may lack. One with a
-single word of several is none alone: UNSURE, or LACKING where it lacks a time ("will it rain tomorrow?"). From a
-nearness of MEANT on only names, numbers and kinds count so. The numbers are a logistic regression on the even cases
-of the sets of `bench_finding` and of the gate's, rounded; where a Chinese word begins and ends is said by the
-thesaurus, so that one bar serves all languages.
+same kind (our cat for our parrot), nothing else, or nothing but a time, nor one that lacks the number that is asked for
+("once" and "none" are such, too): LACKING at most, whether it is the best or another. The kind of the answer ("which
+bone") may lack. One with a single word of several is none alone: UNSURE, or LACKING where it lacks a time ("will it
+rain tomorrow?"). From a nearness of MEANT on only names, numbers and kinds count so. The numbers are a logistic
+regression on the even cases of the sets of `bench_finding` and of the gate's, rounded; where a Chinese word begins and
+ends is said by the thesaurus, so that one bar serves all languages.
 """
 
 import math
@@ -78,6 +78,7 @@ _find_sought = re.compile(
     r"(?i)(?:\b(?:which|what) |哪一?[个些种座门家位条本部类样款只张台辆件间层]?|(?<!为)什么)(\w+)"
 ).findall
 _has_numeral = re.compile(r"\d|[二三四五六七八九]").search
+_says_one = re.compile(r"(?i)\b(?:one|once|twice|single|no|none|never)\b|一(?![定起样直些点般下旦共边切])|没有").search
 
 
 class Confidence:
@@ -204,7 +205,7 @@ class Confidence:
         parts = [math.fsum(shares.get(term, 0.0) for term in terms) / len(terms) for *_, terms, _, _ in self._asked]
         lacks = sum(part < NEARLY for part in parts)
         for (word, kind, weight, _, others, place), share in zip(self._asked, parts, strict=True):
-            if share < NEARLY and any(run.startswith(word) for run in self._sought):
+            if share < NEARLY and not _has_numeral(word) and any(run.startswith(word) for run in self._sought):
                 continue
             if is_text and share < (score.MISSPELLED if others else NEARLY):
                 unspaced = filter(texts.is_unspaced, others)
@@ -213,7 +214,7 @@ class Confidence:
                     kind, share = "name", 0.0
             said.append((word, kind, weight, share))
         kinds = texts.KINDS & self._query.weights.keys()
-        if is_text and "#number" in kinds and not kinds & shares.keys():
+        if is_text and "#number" in kinds and not kinds & shares.keys() and not _says_one(text):
             said.append(("#number", "name", 0.0, 0.0))
         self._known[id, document] = said, is_text
         return said, is_text

@@ -16,9 +16,9 @@ from string import ascii_lowercase
 from ..base.text import split_sentences as sentences
 from ..keyword_tree import INVISIBLE, POINTS
 
-__all__ = ["KINDS", "STOP_WORDS", "asked_words", "corrections", "cut_question", "drop_asking", "drop_units"]
-__all__ += ["find_runs", "fold", "has_digit", "is_unspaced", "kinds", "passages", "question", "sentences", "terms"]
-__all__ += ["trigrams", "words"]
+__all__ = ["KINDS", "STOP_WORDS", "asked_words", "corrections", "cut_question", "drop_asking", "drop_greeting"]
+__all__ += ["drop_units", "find_runs", "fold", "has_digit", "is_unspaced", "kinds", "passages", "question", "sentences"]
+__all__ += ["terms", "trigrams", "words"]
 
 # Letters of scripts that put no blanks between words.
 _UNSPACED = (
@@ -181,7 +181,6 @@ _GREETING = (
     r"(?:[，,]?([^\W\d_]{2,4})(?=[，,！!。]))?|最近(?:好吗|怎么样)(?=[，,？?！!。]))"
 )
 _greeting = re.compile(rf"(?i)(?:^|[,，.。!！])(?:\W{{0,3}}{_GREETING})+|最近(?:好吗|怎么样)(?=\W{{0,3}}$)")
-_drop_greeting, _find_greeted = _greeting.sub, _greeting.findall
 
 _NUMBERS = (
     "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty seventy eighty ninety"
@@ -275,9 +274,14 @@ def cut_question(query: str) -> tuple[list[str], list[str]]:
     return [*compress(parts, asks)], [*compress(parts, map(not_, asks))]
 
 
+def drop_greeting(sentence: str) -> str:
+    """Return a sentence without its greetings, and whom they greet."""
+    return _greeting.sub(" ", sentence)
+
+
 def drop_asking(sentence: str) -> str:
     """Return a sentence without its question words and greetings."""
-    return _drop_asking(" ", _drop_greeting(" ", sentence))
+    return _drop_asking(" ", drop_greeting(sentence))
 
 
 def drop_units(sentence: str) -> str:
@@ -294,7 +298,7 @@ def question(query: str) -> dict[str, float]:
     asking, beside = cut_question(query)
     asked = Counter(chain.from_iterable(terms(drop_asking(part)) for part in asking))
     asked = asked or Counter(terms(query))  # of nothing but greetings, or words that ask
-    beside = [*map(drop_asking, beside), *(" ".join(names) for part in asking for names in _find_greeted(part))]
+    beside = [*map(drop_asking, beside), *(" ".join(names) for part in asking for names in _greeting.findall(part))]
     found = dict.fromkeys(chain.from_iterable(map(terms, beside)), ASIDE)
     kinds = {kind for kind, (_, asks) in _find_kinds.items() for part in asking if asks(part)}
     return found | dict.fromkeys(kinds, 1.0) | {term: float(often) for term, often in asked.items()}

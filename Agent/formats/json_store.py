@@ -164,8 +164,8 @@ def _keywords(row: _Row, known: set[str], outline: Outline) -> Iterator[Keyword]
 def _fact(row: _Row, outline: Outline) -> Fact:
     id, created_by = _id(row["id"]), row.get("created_by", "user")
     links = [
-        (_place(keyword_id, outline), RelationType(relation), *(said[:1] or [created_by]))
-        for keyword_id, relation, *said in row.get("links", [])
+        (outline.parent_id if to == ROOT_ID else _id(to), RelationType(relation), *(said[:1] or [created_by]))
+        for to, relation, *said in row.get("links", [])
     ]
     return Fact(id, row["content"], row.get("source", ""), links, _metadata(row), created_by)
 
@@ -175,10 +175,6 @@ def _metadata(row: _Row) -> _Row:
     said = {name: row[name] for name in _TIMES if name in row}
     metadata: _Row = row.get("metadata", {})
     return {_IMPORTED: said} | metadata if said else metadata
-
-
-def _place(id: object, outline: Outline) -> str:
-    return outline.parent_id if id == ROOT_ID else _id(id)
 
 
 def _id(value: object) -> str:

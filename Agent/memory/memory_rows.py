@@ -149,7 +149,8 @@ def write_rows(index: Index, infos: Sequence[Info], touched: Touched) -> set[str
             num, own, metadata = numbers[info.id], memory_fields(info), dict(info.metadata)
             is_pinned, kind = own.get("pinned") is True, str(own.get("kind", _USUAL))
             metadata.pop(MEMORY_KEY, None)
-            more = _to_json([metadata, is_pinned]) if metadata or is_pinned else None
+            # In ASCII: lone surrogates are none of SQLite's.
+            more = json.dumps([metadata, is_pinned], separators=(",", ":")) if metadata or is_pinned else None
             said = (None if kind == _USUAL else kind, info.source, time_of(info), _asks(info), more)
             rows.append((info.id in hidden, *said, key_of_text(info.content), num))
             if own and info.id not in hidden:
@@ -305,7 +306,3 @@ def conditions(filters: Filters) -> tuple[str, list[Any]]:
         if at is not None:
             where, values = f"{where} and {comparison}", [*values, float(at)]
     return where, values
-
-
-def _to_json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))  # in ASCII: lone surrogates are none of SQLite's

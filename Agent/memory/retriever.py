@@ -261,7 +261,8 @@ class _Search:
         self._scoring = config.scoring or (GraphDistance() if self._graph_only else TextOverlap())
         weights = self._scoring.weights
         self._text_alone = weights.graph == weights.temporal == weights.reference == 0.0
-        self._asks_for, self._subjects, self._names = asked_relations(query), asked_subjects(query), asked_names(query)
+        asked, self._asks_for = texts.drop_greeting(query), asked_relations(query)  # who is greeted is no subject
+        self._subjects, self._names = asked_subjects(asked), asked_names(asked)
         self._called, terms = retriever._called | _USER, {*texts.terms(query)}
         if retriever._speaker and retriever._speaker <= terms:
             self._subjects |= {SPEAKER}
@@ -277,10 +278,6 @@ class _Search:
         if new := [id for id in wanted if id not in self._read_infos]:
             self._read_infos |= self._tree.GetInfos(new)
         return {id: self._read_infos[id] for id in wanted if id in self._read_infos}
-
-    def _nearest(self, paths: Iterable[list[KeywordNode]]) -> list[KeywordNode]:
-        """Return the path to the keyword of an info that is nearest to those of the question, else to its first one."""
-        return max(paths, key=lambda path: self._near.get(path[-1].id, 0.0), default=[])
 
     def _hang(self, named: Mapping[str, GraphEntity], asked: set[str]) -> None:
         """Look at the infos of keywords, the nearest first; lend those of named ones the words of their names."""
@@ -359,7 +356,8 @@ class _Search:
                 passage = found.excerpt
             names = [text for path in paths for text in (path[-1].name, *path[-1].aliases)]
             question = asked[before[id]][0].content if before.get(id) in asked else ""
-            path, context = [node.name for node in self._nearest(paths)[1:]], "\n".join([*names, question])
+            nearest = max(paths, key=lambda path: self._near.get(path[-1].id, 0.0), default=[])
+            path, context = [node.name for node in nearest[1:]], "\n".join([*names, question])
             more = {"later": later.get(id, ""), "note": self._note, "context": context}
             results.append(Retrieved(info, total, breakdown, path, passage, self._scoring, query=self._query, **more))
         return results

@@ -598,6 +598,9 @@ def test_nor_is_it_beside_the_answer(facts: list[str], question: str) -> None:
         ("小雨对花生过敏。", "你好小爱，最近怎么样？谁对花生过敏？", 0.5, 1.0),
         ("合伙人管账。", "钱是谁在管？", 0.3, 1.0),  # a surname, and no name
         ("Mo plays the cello.", "How many cellos does Mo play?", 0.0, 0.3),
+        ("Mo has one cello.", "How many cellos does Mo have?", 0.5, 1.0),
+        ("我养了一只猫。", "我养了几只猫？", 0.5, 1.0),
+        ("Mo saw Alien in the cinema.", "Which 2019 film did Mo see?", 0.0, 0.3),
         ("Mo plays the cello.", "Which instrument does Mo play?", 0.5, 1.0),
         ("晓岚在成都上学。", "晓岚在哪个城市上学？", 0.5, 1.0),
         ("王芳住在杭州。", "好的，明白了。王芳住在哪里", 0.5, 1.0),
