@@ -1,8 +1,8 @@
 """Every statement on the tables of shared trees, and the tables themselves.
 
-Not used, since not all that speaks PostgreSQL has them, or has them as PostgreSQL does: LISTEN and NOTIFY, advisory
-locks, sequences, partial indexes but for vectors, triggers, statements within WITH that change data. `tree_id` is in
-every key, so a cluster can be divided by it.
+Not used, since not all that speaks PostgreSQL has them, or has them as PostgreSQL does: LISTEN and NOTIFY, sequences,
+triggers, statements within WITH that change data; advisory locks but for setup and vectors, partial indexes but for
+vectors. `tree_id` is in every key, so a cluster can be divided by it.
 """
 
 from __future__ import annotations
@@ -129,6 +129,9 @@ NEAR_SCHEMA = """CREATE TABLE IF NOT EXISTS kt_near (tree_id text COLLATE "C", m
     concat('GRANT ', privilege_type, ' ON kt_near TO ', coalesce(nullif(grantee, 0)::regrole::text, 'PUBLIC')), ';'),
     'SELECT 1') FROM pg_class, aclexplode(relacl) WHERE oid = 'kt_vector'::regclass AND (grantee, privilege_type) NOT IN
     (SELECT grantee, privilege_type FROM pg_class, aclexplode(relacl) WHERE oid = 'kt_near'::regclass)); END $$"""
+# Two who add and then index would wait for each other.
+BUILD_ALONE = """SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = '60s';
+    SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(hashtext('kt_near'))"""
 BOUND = "UPDATE kt_vector SET vector = convert_to(%s, 'UTF8') WHERE tree_id = %s AND digest = ''"
 MANY_VECTORS = """SELECT model, max(octet_length(vector)) FROM kt_vector WHERE tree_id = %s AND digest <> ''
     GROUP BY model HAVING count(*) > %s AND max(octet_length(vector)) <= 16000"""

@@ -136,12 +136,10 @@ def drop_vectors(connection: Connection, tree_id: str) -> None:
 
 def _search(connection: Connection, key: tuple[str, str], size: int, least: int) -> None:
     connection.seconds = _BUILD_S
-    limits = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = '60s'"
-    run_together(connection, ("BEGIN", ()), (limits, ()), (sql.SEE_PGVECTOR, ()), (sql.NEAR_SCHEMA, ()))
+    run_together(connection, ("BEGIN", ()), (sql.BUILD_ALONE, ()), (sql.SEE_PGVECTOR, ()), (sql.NEAR_SCHEMA, ()))
     left = [digest for (digest,) in run(connection, sql.NOT_NEAR, (*key, size, *key))]
     for start in range(0, len(left), 1000):
-        packed = run(connection, sql.SOME_VECTORS, (*key, left[start : start + 1000])).fetchall()
-        run_together(connection, _adding(key, packed))
+        run_together(connection, _adding(key, run(connection, sql.SOME_VECTORS, (*key, left[start : start + 1000]))))
     run(connection, sql.ADD_VECTORS, (*key, [b""], [str(least).encode()]))
     run_together(connection, (sql.INDEX_NEAR.format(_index_of(key), size // 4), key), ("COMMIT", ()))
 

@@ -24,6 +24,7 @@ from Agent.shared_tree import SharedLog
 from Agent.shared_tree.address import cache_folder, parse_address
 from Agent.tests.shared.memory_log import MemoryLog
 from Agent.tests.shared_tree.conftest import port_of, sql
+from Agent.tests.support.threads import in_threads
 
 
 @pytest.fixture
@@ -262,13 +263,12 @@ class TestVectors:
         assert set(other.texts).isdisjoint(self.FACTS)
 
     def test_are_searched_by_pgvector_where_memory_should_not_hold_them(
-        self, log: SharedLog, database: str, tmp_path: Path
+        self, log: SharedLog, database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """PATH tells which PostgreSQL it is: one with the extension in its folders."""
         if not sql(database, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector' AND default_version > '0.7'"):
             pytest.skip("pgvector 0.7 is not installed: apt-get install postgresql-15-pgvector, or the like")
-        sql(database, 'CREATE SCHEMA "Else where"')  # which no search path has
-        sql(database, 'CREATE EXTENSION vector SCHEMA "Else where"')
+        sql(database, 'CREATE SCHEMA "Far away"; CREATE EXTENSION vector SCHEMA "Far away"')  # in no search path
         facts = [*self.FACTS, *(f"Note {number} is on subject {number % 37}." for number in range(200))]
         model, ankle = HashingEmbedder([("ankle", "qwibble")]), "My ankle hurts."
         keep = partial(log.keep, "user=ada/memory", vectors_in_memory=100)
@@ -287,7 +287,8 @@ class TestVectors:
                 writer.remember(fact)
             in_memory = [recall(writer, question) for question in asked]
             sql(database, "GRANT DELETE ON kt_vector TO pg_monitor")
-            keep()
+            in_threads(lambda _: keep(), range(4))
+            assert "pgvector" not in caplog.text
             assert sql(database, near) == sql(database, "SELECT count(*) FROM kt_vector WHERE digest <> ''")
             assert sql(database, "SELECT has_table_privilege('pg_monitor', 'kt_near', 'DELETE')") == [(True,)]
             other = store("other")
