@@ -458,8 +458,7 @@ class TestHouse:
         assert admin.delete(f"/api/token/{made['id']}").status_code == 200
         problem(bot.get("/api/knowledge"), "unauthenticated")
         problem(admin.delete(f"/api/token/{made['id']}"), "not-found")
-        past = {"principal": "bot", "expires_at": "2020-01-01T00:00:00Z"}
-        expired = admin.post("/api/token", json=past).json()
+        expired = admin.post("/api/token", json={"principal": "bot", "expires_at": "2020-01-01T00:00:00Z"}).json()
         assert admin.delete(f"/api/token/{expired['id']}").status_code == 200
 
 
