@@ -205,7 +205,11 @@ class Session:
         """Whether there is a memory, be it a damaged one."""
         if self.is_shared:
             return bool(self._shared().is_there(self.data))
-        return any(Path(self.data, name).exists() for name in FILES)
+        return any(map(os.path.exists, self._files_of(self.data)))
+
+    @staticmethod
+    def _files_of(folder: str) -> list[str]:
+        return [os.path.join(folder, name) for name in FILES]
 
     def refuse_nothing(self, makes: bool = False) -> None:
         """Raise NoStoreError where there is no memory; where there are those of users, it names them.
@@ -217,6 +221,8 @@ class Session:
             if os.path.exists(place) and not os.path.isdir(place):
                 raise NoStoreError(say("{} is no folder", place))
         user = self.given.get("user")
+        if user and not (self.is_shared or self.is_there) and any(map(os.path.exists, self._files_of(self.folder))):
+            raise NoStoreError(say("one memory is in this folder, without users: {}", self.folder))
         if (makes and (user or self.is_shared)) or self.is_there:
             return
         if not self.is_shared and next(Path(self.folder).glob("user=*/memory"), None):

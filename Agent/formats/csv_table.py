@@ -8,10 +8,10 @@ Of a table that a person made only `path` is needed, parted by `/` (a backslash 
 Cells may be parted by `;` or tabs as well, as Excel writes them where the comma stands in numbers. A table with another
 column, or with a cell under none, is refused: nothing of it would be imported. Rows with the same
 path are about the same keyword; a row whose `info`, `source` or `info_id` is not empty brings an
-info, any other one the keyword with its `aliases` (parted by `|`) and `description`. A level of a path that the tree
-has already is that keyword; a level that it lacks is made. Exported tables have the columns `keyword_id`, `info_id`
-and `relation` too: with them, keywords of one name stay apart, an info on several keywords stays one, and importing
-again makes no duplicates.
+info, any other one the keyword with its `aliases` (parted by `|`) and `description`. A level of a path that one
+keyword of the tree has, letter for letter, is that keyword; where none or several have it, one is made. Exported tables
+have the columns `keyword_id`, `info_id` and `relation` too: with them, keywords of one name stay apart, an info on
+several keywords stays one, and importing again makes no duplicates.
 
 Kept: ids, names, aliases, descriptions, contents, sources, links with their relation, the order of children
 and of a keyword's infos. Lost: metadata, creators, versions, times, and in which order an info's keywords

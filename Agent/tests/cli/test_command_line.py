@@ -804,6 +804,7 @@ class TestRemember:
         assert again.endswith("\n已经记过，现在加上这个来源\n")
         program.run("remember", "Bob, too.", "--keyword", "6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11", code=1)  # no name
         assert program.infos("people/Ada") == ["Ada lives in Rome."]  # once
+        assert "one memory is in this" in program.run("remember", "Of another.", "--user", "bob", code=2)
         id = program.ask("recall", "where does Ada live?")["texts"][0]["id"]
         changed = program.run("correct", id, "Ada's new flat is in Oslo.")
         assert changed.startswith("corrected: Ada's new flat is")
