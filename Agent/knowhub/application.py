@@ -93,7 +93,7 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if root := scope.get("root_path"):  # mounted in another application, or so told by a proxy
+        if root := scope.get("root_path"):  # mounted in another application, or a proxy says so
             scope = {**scope, "root_path": "", "path": scope["path"].removeprefix(root)}
         # A preflight under another name gets the refusal of the gate, too.
         is_outside = self._outer is self.gate or not self.gate.answers_to(scope)

@@ -153,8 +153,8 @@ def token(
 ) -> None:
     """Make, list or revoke tokens, or log a browser in."""
     tokens = Tokens(open_files(_there(place) if action == "login" else place).tokens)
-    value: Any = [told_token(one) for one in tokens.all()]
     if action == "list":
+        value = [told_token(one) for one in tokens.all()]
         names = [(each["principal"], ",".join(each["rights"]), ",".join(each["scopes"]) or "-") for each in value]
         lines = [f"{each['id'][:12]}  {'  '.join(said)}" for each, said in zip(value, names, strict=True)]
         none = say("There is no token yet: `knowhub token make` makes one, and so does `knowhub serve`.")
@@ -229,8 +229,8 @@ def take_in(place: str | Path, *, file: BinaryIO, as_json: bool) -> int:
         print(json.dumps(report, ensure_ascii=False))
     else:
         print(say("{} written, {} there already", report["written"], report["skipped"]))
-    for error in [] if as_json else report["errors"]:
-        print(say("line {}: {}", error["line"], error["detail"]), file=sys.stderr)
+        for error in report["errors"]:
+            print(say("line {}: {}", error["line"], error["detail"]), file=sys.stderr)
     return 1 if report["errors"] else 0
 
 

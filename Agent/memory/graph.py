@@ -44,9 +44,8 @@ __all__ += ["index_terms", "rank_entities", "units_of", "whole"]
 
 
 ENTITY_TYPES = (
-    *("person", "place", "organisation", "project", "product"),
-    *("work", "event", "language", "animal", "concept"),
-)
+    "person", "place", "organisation", "project", "product", "work", "event", "language", "animal", "concept",
+)  # fmt: skip
 """The types of entities; `"concept"` is any other."""
 
 

@@ -33,7 +33,7 @@ from typing import Any, TypeAlias, cast
 from typing_extensions import override
 
 from ..base.speech import NOT_OWN, own_words
-from ..base.text import fold_case, split_all
+from ..base.text import fold_case, split_sentences
 from ..finding.texts import STOP_WORDS as ASKING_WORDS
 from ..finding.texts import drop_asking, find_runs, fold, is_unspaced
 from ..finding.texts import terms as terms_of
@@ -267,9 +267,8 @@ def subjects_of(text: str, relation_type: str) -> frozenset[str]:
 def states_of(said: Mapping[str, str], relation_types: Collection[str]) -> dict[str, list[frozenset[str]]]:
     """Return of each text the subjects of some states; see `subjects_of`."""
     found: dict[str, list[frozenset[str]]] = {key: [frozenset() for _ in relation_types] for key in said}
-    sentences = split_all([own_words(text).replace(NOT_OWN, "\n") for text in said.values()])
-    for key, parts in zip(said, sentences, strict=True):
-        for sentence in parts:
+    for key, text in said.items():
+        for sentence in split_sentences(own_words(text).replace(NOT_OWN, "\n")):
             for place, kind in enumerate(relation_types):
                 match = _STATED[kind].search(sentence)
                 if match is not None and not sentence.endswith(("?", "？")) and not _is_past(sentence):
@@ -283,7 +282,7 @@ def asked_subjects(question: str) -> frozenset[str]:
     matches = filter(None, (stated.search(question) for stated in _STATED.values()))
     before = "\n".join(question[: match.start()] for match in matches)
     names = [name for run, _ in find_runs(f"{before}\n{drop_asking(before)}") for name in _split_pair(run)]
-    # A name ends before the verb: who asks for 张明月 does not ask for 张明.
+    # A name ends before the verb: a question about 张明月 is none about 张明.
     names += [_drop_circumstances("", name) for name in names]
     parts = {name[at:] for name in names for at in range(len(name))}
     parts = parts or {run[at : at + n] for run, _ in find_runs(question) for at in range(len(run)) for n in _SIZES}

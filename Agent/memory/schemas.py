@@ -49,9 +49,8 @@ OUTCOMES = ("success", "failure", "partial")
 """How a task can end."""
 
 RELATIONS = (
-    *("derived_from", "related_to", "contradicts", "elaborates", "example_of"),
-    *("supersedes", "superseded_by", "supports"),
-)
+    "derived_from", "related_to", "contradicts", "elaborates", "example_of", "supersedes", "superseded_by", "supports",
+)  # fmt: skip
 """How one memory can belong to another (after the Zettelkasten)."""
 
 HALF_OF_USES = 10.0

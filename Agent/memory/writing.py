@@ -250,8 +250,8 @@ class MemoryWriter(_Versions):
             if info is None or _plain(info.content) != text or self._successor(info) is not None:
                 continue
             shared = metadata.keys() & info.metadata.keys() - {MEMORY_KEY}
-            is_fact = memory_fields(info).get("kind", "fact") == "fact"
-            is_fact &= info.metadata.get(MEMORY_KEY, {}) is not None
+            own = info.metadata.get(MEMORY_KEY, {})
+            is_fact = own is not None and memory_fields(info).get("kind", "fact") == "fact"
             if is_fact and all(metadata[key] == info.metadata[key] for key in shared):
                 return info
         return None

@@ -118,7 +118,7 @@ ADD_VECTORS = """
     SELECT %s, %s, k.digest, k.vector FROM unnest(%s::bytea[], %s::bytea[]) AS k(digest, vector)
     ON CONFLICT DO NOTHING"""
 # Vectors that are searched, where pgvector is: those of a tree and a model come with their index, all in one commit. An
-# empty digest stands for the bound of which `keep` was last told; it goes with the tree's other vectors.
+# empty digest stands for the bound that `keep` was last given; it goes with the tree's other vectors.
 IS_SEARCHED = "SELECT to_regclass('kt_near') IS NOT NULL"
 # As long as the transaction lasts, whatever schema it is in.
 SEE_PGVECTOR = """SELECT set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''),

@@ -103,10 +103,11 @@ class Store:
         allow_secret_shapes: bool = False,
         quota: Quota = Quota(),
     ) -> None:
-        named = {"models": models, "ring": ring, "quota": quota, "clock": clock, "judge": judge}
-        kinds: Any = Mapping, KeyRing, Quota, Callable, bool, bool
-        named["allow_secret_shapes"] = allow_secret_shapes
-        for (name, value), kind in zip(named.items(), kinds, strict=True):
+        given: dict[str, tuple[object, Any]] = {
+            "models": (models, Mapping), "ring": (ring, KeyRing), "quota": (quota, Quota), "clock": (clock, Callable),
+            "judge": (judge, bool), "allow_secret_shapes": (allow_secret_shapes, bool),
+        }  # fmt: skip
+        for name, (value, kind) in given.items():
             if not isinstance(value, kind) and (value is not None or kind not in (Mapping, KeyRing)):
                 raise InvalidInputError(f"{name} must be a {kind.__name__}, not {shorten(value)}")
         if models is None and llm_client is not None:

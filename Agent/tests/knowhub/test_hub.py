@@ -190,8 +190,8 @@ class TestSearch:
         }  # fmt: skip
         assert result["eval"] == {"score": 4, "helpful": 1, "harmful": 0, "confidence": 0.5}
         assert result["quality_score"] == 5.0
-        told = [answer[name] for name in ("routing", "reason", "eligible", "shown")]
-        assert told == ["recall", "no_model", 1, 0]
+        said = [answer[name] for name in ("routing", "reason", "eligible", "shown")]
+        assert said == ["recall", "no_model", 1, 0]
         assert answer["took_ms"] > 0
         assert (result["scopes"], result["owner"], result["resource_ids"]) == (["user:owner"], "local", [])
 
