@@ -29,6 +29,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
+from ..base.checks import shorten
+from ..keyword_tree import InvalidInputError
 from .answers import ProblemOut
 from .gate import Gate, Settings, problem
 from .hub import KnowHub
@@ -57,6 +59,9 @@ class Application:
         settings: See `Settings`.
         closes_hub: Close the hub when the server stops.
 
+    Raises:
+        InvalidInputError: `hub` is none.
+
     Attributes:
         api: Its routes.
         gate: The gate of all requests.
@@ -67,6 +72,8 @@ class Application:
     show_problem: Callable[[Request, KnowHubError], Response] | None = None
 
     def __init__(self, hub: KnowHub, settings: Settings | None = None, *, closes_hub: bool = False) -> None:
+        if not isinstance(hub, KnowHub):
+            raise InvalidInputError(f"hub must be a KnowHub, not {shorten(hub)}")
         # It logs what is searched for, however the server is started.
         logging.getLogger("uvicorn.access").disabled = True
         self.hub = hub

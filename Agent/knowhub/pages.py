@@ -42,6 +42,8 @@ _OPENID_COOKIE = "knowhub_openid"
 
 FIELDS_LIMIT = 200
 """Fields of a form."""
+RECORDS_SHOWN = 5
+"""Records of an operation in the list of operations."""
 MARKDOWN_LIMIT = 16_384
 """Characters that are rendered: the renderer's time grows with the square of some texts."""
 
@@ -637,8 +639,13 @@ def reveal(visit: Visit) -> Response:
 
 @page("/operations")
 def operations(visit: Visit) -> Response:
-    """Show what was done."""
-    return visit.show("operations", found=visit.hub.operations(visit.token, visit.page()), kind_of=kind_of)
+    """Show what was done, to entries by their tasks."""
+    found, tasks = visit.hub.operations(visit.token, visit.page()), dict[str, str]()
+    shown = {id for one in found["results"] for id in one["records"][:RECORDS_SHOWN] if kind_of(id) == "knowledge"}
+    for id in shown:
+        with contextlib.suppress(KnowHubError):  # it may be gone
+            tasks[id] = visit.hub.get(visit.token, id)["task"]
+    return visit.show("operations", found=found, tasks=tasks, kind_of=kind_of, limit=RECORDS_SHOWN)
 
 
 @page("/access")

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -49,11 +49,12 @@ class KnowHubError(KeywordTreeError):
         return PROBLEMS[self.code][0]
 
     def to_json(self, instance: str = "", *, in_chinese: bool = False) -> Json:
-        """Return the problem as it is sent, its title in English or in Chinese."""
+        """Return the problem as it is sent, its title and common errors of fields in English or in Chinese."""
         status, title = PROBLEMS[self.code]
-        shown = say_in("zh" if in_chinese else "en", title)
-        problem: Json = {"type": f"/problems/{self.code}", "title": shown, "status": status}
-        return problem | {"detail": self.detail, "instance": quote(instance, safe="/"), "errors": self.errors}
+        say = partial(say_in, "zh" if in_chinese else "en")
+        problem: Json = {"type": f"/problems/{self.code}", "title": say(title), "status": status}
+        errors = [{**each, "detail": say(each["detail"])} for each in self.errors]
+        return problem | {"detail": self.detail, "instance": quote(instance, safe="/"), "errors": errors}
 
 
 PROBLEMS: Mapping[str, tuple[int, str]] = {

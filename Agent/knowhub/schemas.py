@@ -483,17 +483,25 @@ def _problem_of(errors: Sequence[Any]) -> KnowHubError:
             name, place = str(place[-1]), place[:-1]
             is_name = re.fullmatch(r"[a-z_]{1,30}", name) is not None  # all else may be what was to be kept secret
             detail = f"the field {name} is not known" if is_name else "it has a field that is not known"
+        elif error["type"] in _DETAILS:
+            detail = _DETAILS[error["type"]]
         elif "ctx" in error and error["type"] not in _HARMLESS:
-            detail = _DETAILS.get(error["type"], "it is not valid")
+            detail = "it is not valid"
         # The names of fields and indexes are ours: all else came from outside, the name of a tag, say.
         pointer = "".join(f"/{step}" for step in place if isinstance(step, int) or step in _FIELDS)
         listed.append({"pointer": pointer, "detail": detail.removeprefix("Value error, ")})
     return KnowHubError("invalid", f"{listed[0]['pointer'] or 'the request'}: {listed[0]['detail']}", listed)
 
 
-_HARMLESS = frozenset(["string_too_long", "string_too_short", "greater_than_equal", "less_than_equal", "too_long"])
-_HARMLESS |= {"too_short", "literal_error", "value_error", "string_pattern_mismatch", "int_parsing"}
-_DETAILS = {"datetime_from_date_parsing": "it is no time in ISO 8601"}
+_HARMLESS = frozenset(["string_too_long", "greater_than_equal", "less_than_equal", "too_long"])
+_HARMLESS |= {"literal_error", "value_error", "int_parsing"}
+_DETAILS = {
+    "datetime_from_date_parsing": "it is no time in ISO 8601",
+    "missing": "it is needed",
+    "string_pattern_mismatch": "it is blank, or has characters that may not stand here",
+    "string_too_short": "it must not be empty",
+    "too_short": "it needs at least one",
+}
 
 
 _models = [each for each in [*globals().values()] if isinstance(each, type) and issubclass(each, Body)]

@@ -17,6 +17,7 @@ import pytest
 
 from Agent.keyword_tree import ClosedError, ConflictError, DuplicateIdError, KeywordTree, StubLLMClient
 from Agent.knowhub import catalog
+from Agent.knowhub.application import create_app
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.records import Json
 from Agent.knowhub.services import finding
@@ -1010,6 +1011,8 @@ class TestArguments:
         for name in names:
             with pytest.raises(ValueError, match=f"^{name} must be a .*, not {re.escape(repr(bad)[:9])}"):
                 KnowHub(tmp_path / "other", **{name: bad})
+        with pytest.raises(ValueError, match="hub must be a KnowHub, not"):
+            create_app(bad)
         doors: list[Any] = [door for name, door in inspect.getmembers(hub, inspect.ismethod) if name[0] != "_"]
         doors = [door for door in doors if "token" in inspect.signature(door).parameters]
         assert len(doors) > 25

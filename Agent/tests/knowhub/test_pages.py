@@ -233,10 +233,7 @@ class TestWork:
         form = {
             "task": "Fry an egg",
             "content": "Hot pan.",
-            "types": ["tool", "plan"],
-            "tags": "meal：breakfast",
-            "scopes": "team:w",
-            "score": "4",
+            **{"types": ["tool", "plan"], "tags": "meal：breakfast", "scopes": "team:w", "score": "4"},
         }
         made = client.post("/knowledge/new", data=form)
         path = made.headers["location"]
@@ -254,7 +251,7 @@ class TestWork:
         assert undo is not None
         client.post(html.unescape(undo[1]))
         assert served.hub.get(LOCAL, id)["content"] == "Hot pan."
-        assert "Fry an egg" in client.get("/?q=fry").text
+        assert all("Fry an egg" in client.get(seen).text for seen in ("/?q=fry", "/operations"))
         client.post(f"{path}/delete", data={"version": str(served.hub.get(LOCAL, id)["version"])})
         assert client.get(path).status_code == 404
 
@@ -453,7 +450,9 @@ class TestForms:
         faulty = client.post("/knowledge/new", data={"task": "TYPED", "content": "TYPED-TOO", "scopes": "user:owner"})
         assert faulty.status_code == 422
         assert _Form(faulty.text, "task").fields["content"] == ["TYPED-TOO"]
-        assert "/types" in faulty.text
+        assert "<code>/types</code> it needs at least one" in faulty.text
+        empty = client.post("/knowledge/new", data={}, headers={"Accept-Language": "zh"}).text
+        assert ("/task</code> 不能为空" in empty, "/types</code> 至少要有一个" in empty) == (True, True)
         tagged = {"task": "TYPED", "content": "x", "types": "tool", "scopes": "user:owner", "tags": "a: b\nno colon"}
         assert "/tags" in client.post("/knowledge/new", data=tagged).text
 
