@@ -230,11 +230,8 @@ class TestDoor:
 class TestWork:
     def test_a_person_writes_judges_edits_and_undoes(self, served: Served) -> None:
         client = log_in(served, "writer", ["read", "write"], ["team:w"])
-        form = {
-            "task": "Fry an egg",
-            "content": "Hot pan.",
-            **{"types": ["tool", "plan"], "tags": "meal：breakfast", "scopes": "team:w", "score": "4"},
-        }
+        form = dict[str, Any](task="Fry an egg", content="Hot pan.", types=["tool", "plan"], scopes="team:w", score="4")
+        form["tags"] = "meal：breakfast"
         made = client.post("/knowledge/new", data=form)
         path = made.headers["location"]
         id = path.rpartition("/")[2]
