@@ -481,6 +481,7 @@ def _ReadClock(clock: _Clock) -> float:
 
 
 _DRAWN_IDS: list[str] = []  # for records that are still to come; a forked child draws its own
+_VERSION_4, _VARIANT = (bytes(byte % kept + mark for byte in range(256)) for kept, mark in ((16, 0x40), (64, 0x80)))
 
 
 def _NewId() -> str:
@@ -488,8 +489,9 @@ def _NewId() -> str:
     try:
         return _DRAWN_IDS.pop()
     except IndexError:
-        drawn = re.findall("(.{8})(.{4}).(.{3})(.)(.{3})(.{12})", os.urandom(16 * 64).hex())
-        _DRAWN_IDS.extend([f"{a}-{b}-4{c}-{'89ab'[int(v, 16) % 4]}{d}-{e}" for a, b, c, v, d, e in drawn])
+        drawn = bytearray(os.urandom(16 * 64))
+        drawn[6::16], drawn[8::16] = drawn[6::16].translate(_VERSION_4), drawn[8::16].translate(_VARIANT)
+        _DRAWN_IDS.extend(map("-".join, re.findall("(.{8})(.{4})(.{4})(.{4})(.{12})", drawn.hex())))
         return _DRAWN_IDS.pop()
 
 
@@ -2329,7 +2331,8 @@ class _FileStore(_Aside):
     def Open(self, first: Callable[[], LoggedOperation], state: _State) -> None:
         """Give all rows to `state`; an empty log begins with `first()`."""
         self._RefuseForeignFolder()
-        self.files.MakeFolder(self.data_dir)
+        if not self.least:  # else it was there: what was moved or taken away is not made again
+            self.files.MakeFolder(self.data_dir)
         try:
             self._failure = self._lock.Take()
             if self._failure:

@@ -1045,13 +1045,7 @@ class TestPathLookup:
 
     @pytest.mark.parametrize(
         "query",
-        [
-            "Python/Languages",
-            "Languages/Java",
-            "nowhere/Python",
-            "编程/动物/Python",
-            "Languages/Languages/Python",
-        ],
+        ["Python/Languages", "Languages/Java", "nowhere/Python", "编程/动物/Python", "Languages/Languages/Python"],
     )
     def test_finds_nothing_where_a_level_is_wrong(self, tree: KeywordTree, python: str, query: str) -> None:
         assert tree.Search(query, llm_expand_query=False).status is NOT_FOUND

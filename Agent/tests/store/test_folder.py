@@ -161,6 +161,18 @@ class TestFolder:
         assert path.read_text() == "mine"
 
 
+class TestMoved:
+    def test_a_folder_is_not_made_again_where_it_was(self, folder: Path, tmp_path: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            tree.CreateKeyword("a", "root")
+            folder.rename(tmp_path / "moved")
+            with pytest.raises(StoreError, match="No such file"):
+                tree.CreateKeyword("b", "root")
+        assert not folder.exists()
+        with KeywordTree(str(tmp_path / "moved")) as tree:
+            assert [node.name for node in tree.GetChildren("root")] == ["a"]
+
+
 class TestLinksInAFolder:
     def test_a_log_after_a_relative_one_is_kept_in_history_and_snapshots(self, folder: Path, tmp_path: Path) -> None:
         with KeywordTree(str(folder)) as tree:
