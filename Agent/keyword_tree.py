@@ -1662,10 +1662,8 @@ def _ReadRows(raw: bytes, start: int, stop: int) -> Rows:
             raise _Malformed("neither a row nor rows", raw[start:stop])
         for rows, mark, begin, end in zip(records[:3], _MANY, starts, starts[1:], strict=False):
             begin += len(mark)
-            while begin < end:  # in pieces: no second copy of many rows is made
-                cut = raw.find(_BETWEEN, min(begin + CHUNK, end), end)
-                rows.extend(raw[begin : end if cut < 0 else cut].split(_BETWEEN))
-                begin = end if cut < 0 else cut + len(_BETWEEN)
+            if begin < end:
+                rows.extend(raw[begin:end].split(_BETWEEN))
     elif (payload := raw[start:stop]) != b"null":
         records[:3][_KindOf(payload)].append(payload)
     return records
@@ -1710,11 +1708,9 @@ def _ReadOperation(raw: bytes) -> tuple[int, LoggedOperation]:
 
 
 def _ReadChange(raw: bytes) -> Change:
-    seq, operation = _ReadOperation(raw)
-    before = [_ReadRecord(row) for rows in operation.before[:3] for row in rows]
-    after = [_ReadRecord(row) for rows in operation.after[:3] for row in rows]
-    named = operation.id, operation.op, operation.timestamp
-    return Change(seq, *named, before, after, operation.agent_io, operation.author)
+    seq, (op, id, timestamp, before, after, author, agent_io) = _ReadOperation(raw)
+    records = (list(map(_ReadRecord, itertools.chain(*rows[:3]))) for rows in (before, after))
+    return Change(seq, id, op, timestamp, *records, agent_io, author)
 
 
 def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[list[bytes]]:
@@ -1723,9 +1719,8 @@ def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[lis
     for chunk in _ReadChunks(files, fd, offset, stop):
         parts.append(chunk)
         if b"\n" in chunk:  # a line of many chunks is joined once, when its end is there
-            parts = [b"".join(parts)]
-            *lines, rest = parts.pop().split(b"\n")  # a batch's line may be large: no second copy of it is kept
-            parts.append(rest)
+            *lines, rest = b"".join(parts).split(b"\n")
+            parts = [rest]
             yield lines
 
 
@@ -1737,11 +1732,11 @@ def _ReadBackward(files: _Files, fd: int, stop: int) -> Iterator[bytes]:
         size = min(2 * size, CHUNK, offset)
         offset -= size
         parts.append(files.Read(fd, size, offset))
-        if b"\n" in parts[-1] or offset == 0:
+        if b"\n" in parts[-1]:
             first, *lines = b"".join(reversed(parts)).split(b"\n")
-            yield from (line for line in reversed(lines) if line.strip())
+            yield from filter(bytes.strip, reversed(lines))
             parts = [first]
-    yield from (line for line in parts if line.strip())
+    yield from filter(bytes.strip, [b"".join(reversed(parts))])
 
 
 class _Extent(NamedTuple):
@@ -1854,6 +1849,21 @@ class _LogReader(LogPosition):
                 if line.op == CHECKPOINT:
                     self.checkpoint = self.seq, self.log.bytes
             yield self.Project(records)
+
+    def TakeIn(self, apply: Callable[[Rows], object]) -> None:
+        for records in self.Read():
+            apply(records)
+
+    def ReadAgain(
+        self, apply: Callable[[Rows], object], write: Callable[[int, int, bytes], None] | None = None
+    ) -> _LogReader:
+        """Read the log from its beginning to this place, line by line; return the reader that did."""
+        again = _LogReader(self.files, self.fd, self.log.bytes)
+        again.write = write
+        again.TakeIn(apply)
+        if again.seq != self.seq:  # it has changed since it was read
+            raise again.Corrupt(f"operation {again.seq + 1} cannot be read any more")
+        return again
 
     def Locate(self, start: int, row: bytes) -> _Extent:
         return _Extent(self.log.bytes + start, len(row), zlib.crc32(row))
@@ -2079,14 +2089,9 @@ class _Projections:
             if any(self.FindUnfit(reader.projected)):
                 lengths = zip(self.names, self.fds, reader.synced, strict=True)
                 self._damaged.update(name for name, fd, synced in lengths if files.Size(fd) < synced)
-                again = _LogReader(files, reader.fd, reader.log.bytes)
-                again.write = self._Mend
-                for _ in again.Read():
-                    pass
-                if again.seq != reader.seq:  # it has changed since it was read: what a projection has is not cut
-                    raise again.Corrupt(f"operation {again.seq + 1} cannot be read any more")
-                reader.projected = again.projected  # whatever a checkpoint has said of them
-                for name, fd, length in zip(self.names, self.fds, again.projected, strict=True):
+                # Whatever a checkpoint has said of them.  Where this raises, nothing of a projection is cut.
+                reader.projected = reader.ReadAgain(lambda _: None, self._Mend).projected
+                for name, fd, length in zip(self.names, self.fds, reader.projected, strict=True):
                     if surplus := files.Read(fd, max(0, files.Size(fd) - length.bytes), length.bytes):
                         keep_aside(name, surplus, "which the log does not have")
                         files.Truncate(fd, length.bytes)
@@ -2127,9 +2132,8 @@ class _Aside:
     def SnapshotNames(self) -> list[str]:
         # Also of those that were renamed.
         with _StoreErrors("cannot list the snapshots in ", self.data_dir):
-            names = self.files.List(self._snapshots)
-            paths = {name: os.path.join(self._snapshots, name, SNAPSHOT_NAME) for name in names}
-            return sorted(name for name, path in paths.items() if self.files.Exists(path))
+            names = sorted(self.files.List(self._snapshots))
+            return [each for each in names if self.files.Exists(os.path.join(self._snapshots, each, SNAPSHOT_NAME))]
 
     def _SetAside(self, folder: str, name: str, copy: bool) -> None:
         reader, path = self._reader, os.path.join(folder, name)
@@ -2192,8 +2196,12 @@ class _Aside:
     # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
     # says after which operation it begins.
 
-    def _FinishForgetting(self) -> None:
-        """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
+    def _CleanUp(self) -> None:
+        """Remove the unfinished files of compactions; after one without history also what may hold deleted data."""
+        for name in self.files.List(self.data_dir):  # the lock is held, so no other compaction is under way
+            if name.endswith(".jsonl.new") or name == f"{_FORGET_NAME}.new":
+                with contextlib.suppress(_DiskError):
+                    self.files.Remove(os.path.join(self.data_dir, name))
         if not self.files.Exists(self._forget_path):
             return
         with _Opened(self.files, self.log_path) as fd:
@@ -2204,8 +2212,7 @@ class _Aside:
         self.files.SyncFolder(self.data_dir)
 
     def _Forget(self) -> None:
-        """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
-        self._RemoveUnfinished()
+        """Remove cut tails, logs set aside, indexes; where a link leads stays as it is."""
         names = [name for name in self.files.List(self.data_dir) if name.startswith("cut_tail-")]
         doomed = [*(os.path.join(self.data_dir, name) for name in names), *self._HistoryPaths()]
         finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
@@ -2215,13 +2222,6 @@ class _Aside:
         for path in dict.fromkeys(doomed):
             self.files.Remove(path)
             self.files.SyncFolder(os.path.dirname(path))
-
-    def _RemoveUnfinished(self) -> None:
-        """Remove what a compaction that was killed left; the lock is held, so none is under way."""
-        for name in self.files.List(self.data_dir):
-            if name.endswith(".jsonl.new") or name == f"{_FORGET_NAME}.new":
-                with contextlib.suppress(_DiskError):
-                    self.files.Remove(os.path.join(self.data_dir, name))
 
     def _FilesIn(self, folder: str) -> Iterator[str]:
         for name in self.files.List(folder):
@@ -2361,15 +2361,10 @@ class _FileStore(_Aside):
             self._Fail(Health.READ_ONLY, what, error)
             self.recovery.append(self._failure)
             return
-        if self.seq == 0:  # nothing was in it
-            self._BeginLog(first)
-            self._OpenLog()
-            self._Load(state)
         if is_suspect:
             self._ReplaceSuspect()
         self.recovery += self.projections.Fit(reader, self._KeepAside)
-        self._FinishForgetting()
-        self._RemoveUnfinished()
+        self._CleanUp()
         reader.write = self.projections.Write
 
     def _RefuseForeignFolder(self) -> None:
@@ -2381,15 +2376,14 @@ class _FileStore(_Aside):
             raise StoreError(f"{_Shorten(self.data_dir)} holds {what}")
         if self.files.Exists(os.path.join(self.data_dir, SNAPSHOT_NAME)):  # its log may be the live one, linked
             raise StoreError(f"{_Shorten(self.data_dir)} is a snapshot: use Restore in the tree that it is of")
-        if self.files.IsFile(self.log_path) and not self.projections.FindAny():
-            with _Opened(self.files, self.log_path) as fd:
-                beginning = self.files.Read(fd, 512, 0)
-            if not b'{"crc": "'.startswith(beginning.lstrip(b" \n\0")[:9]):
-                raise StoreCorruptError(LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(beginning)}")
 
     def _BeginLog(self, first: Callable[[], LoggedOperation]) -> None:
         """Make a log of one line; under another name first: whatever a crash leaves of that, it never was a log."""
-        self._RefuseLostLog("log is missing or empty")
+        # Projections are made after the log's first line is durable, so no crash leaves them without it.
+        if name := self.projections.FindAny():
+            raise StoreCorruptError(LOG_NAME, 1, f"the log is missing, but {name} is there")
+        if self.least:
+            raise StoreCorruptError(LOG_NAME, 0, "the log is gone, though it was read")
         line, _ = EncodeLine(1, FIRST_CRC, 0, first(), FORMAT_FIELD)
         _ReplaceFile(self.files, self.log_path, [line + _PADDING])
 
@@ -2397,29 +2391,19 @@ class _FileStore(_Aside):
         self._CloseLog()
         self._reader.fd = self.files.Open(self.log_path, readonly=readonly)
 
-    def _RefuseLostLog(self, found: str) -> None:
-        # Projections are made after the log's first line is durable, so no crash leaves them without it.
-        if name := self.projections.FindAny():
-            raise StoreCorruptError(LOG_NAME, 1, f"the {found}, but {name} is there")
-        if self.least:
-            raise StoreCorruptError(LOG_NAME, 0, "the log is gone, though it was read")
-
     def _Load(self, state: _State) -> None:
         for records in self._reader.ReadToCheckpoint():
             state.Apply(records)
-        self._TakeIn(state.Apply)
+        self._reader.TakeIn(state.Apply)
         state.Check()
-
-    def _TakeIn(self, apply: Callable[[Rows], None]) -> None:
-        for records in self._reader.Read():
-            apply(records)
 
     def _RefuseLostEnd(self) -> bytes:
         """Refuse a log that has lost what it had; return what stands after the last whole line."""
         reader = self._reader
-        if self.seq == 0:
-            self._RefuseLostLog("first line is damaged" if reader.ReadRest() else "log is missing or empty")
         tail = reader.JudgeTail()  # first: its error says more than what is lost by it
+        if self.seq == 0:
+            detail = f"the first line is damaged or missing, or this is no log of a keyword tree: {_Shorten(tail)}"
+            raise reader.Corrupt(detail)
         self._size = reader.log.bytes + len(tail)
         if self.least:
             self._RefuseOtherLog(*self.least.split())
@@ -2466,23 +2450,21 @@ class _FileStore(_Aside):
         reader = self._reader
         if not self.files.Exists(self.log_path):
             raise StoreError(f"there is no tree yet, and {self._failure}")
-        self._OpenLog(readonly=True)
-        while not self.files.IsAt(reader.fd, self.log_path):  # nothing is locked: the log may be replaced between
+        while reader.fd < 0 or not self.files.IsAt(reader.fd, self.log_path):  # it may be replaced between
             self._OpenLog(readonly=True)
         self._Load(state)
-        tail = -1
-        while reader.log.bytes != tail:
-            tail, rest, error = reader.log.bytes, b"", None
+        while True:
+            seq = self.seq
             try:
-                rest = self._RefuseLostEnd()
-            except StoreCorruptError as found:  # of what is written just now, perhaps
-                error = found
-            self._TakeIn(state.Apply)
-        if error is not None:
-            raise error
-        if rest.strip(b" \n"):
-            self.recovery = [f"{LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read"]
-        self._behind = rest
+                self._behind = self._RefuseLostEnd()
+                break
+            except StoreCorruptError:  # of what is written just now, perhaps
+                reader.TakeIn(state.Apply)
+                if self.seq == seq:
+                    raise
+        if self._behind.strip(b" \n"):
+            count = _Count(len(self._behind), "byte")
+            self.recovery = [f"{LOG_NAME}: {count} behind operation {self.seq} were not read"]
 
     # -- committing -----------------------------------------------------------
 
@@ -2502,7 +2484,7 @@ class _FileStore(_Aside):
             self._Lose()
         if self._size > reader.log.bytes:  # else another process has closed its tree, and trimmed the log
             self._SyncLog()  # the writer may have died before its own
-            self._TakeIn(apply)
+            reader.TakeIn(apply)
             self._CutTail(reader.JudgeTail())
 
     def IsAsLeft(self) -> bool:
@@ -2677,12 +2659,7 @@ class _FileStore(_Aside):
         Raises:
             StoreCorruptError: an operation that was read cannot be read any more.
         """
-        with self._Borrow() as fd:
-            reader = _LogReader(self.files, fd, self._reader.log.bytes)
-            for records in reader.Read():
-                fresh.Apply(records)
-        if reader.seq != self.seq:
-            raise StoreCorruptError(LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
+        reader = self._reader.ReadAgain(fresh.Apply)
         fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
         if self.health is not Health.READ_ONLY:  # beside a writer they may lag its log for a moment
             for name in self.projections.FindUnfit(reader.projected):
@@ -2708,7 +2685,7 @@ class _FileStore(_Aside):
         self.RefuseIfFailed()
         with _StoreErrors("could not compact ", self.data_dir):
             if keep_history:
-                self._FinishForgetting()  # else this would finish what another began and did not live to do
+                self._CleanUp()  # else this would finish what another began and did not live to do
                 self._SetAside(self._history, f"{self.seq:018d}.jsonl", copy=False)
             else:
                 _ReplaceFile(self.files, self._forget_path, [b"%d\n" % self.seq])
@@ -2717,7 +2694,7 @@ class _FileStore(_Aside):
                 _ReplaceFile(self.files, self.projections.paths[kind], rows)
             lines = (line for _, _, line in EncodeState(rows_of, next_ordinal, self.seq, self._clock))
             _ReplaceFile(self.files, self.log_path, lines, self._RefuseIfNotAlone)
-            self._FinishForgetting()
+            self._CleanUp()
 
     def _RefuseIfNotAlone(self) -> None:
         # Where the lock file was taken away, other processes may write at the same time.

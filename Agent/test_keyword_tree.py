@@ -2127,7 +2127,7 @@ class TestDamage:
         error = self.refused(folder, {LOG: content})
 
         assert LOG in str(error)
-        assert set(disk(folder)) == {LOG}
+        assert set(disk(folder)) == {LOG, "lock"}
 
     def test_of_a_parent_that_does_not_exist_is_found(self, tmp_path: Path, files: dict[str, bytes]) -> None:
         lines = files[LOG].rstrip(b" \n").split(b"\n")

@@ -228,7 +228,7 @@ class TestLogThatLostItsEnd:
         assert disk.read_all() == before
         assert disk.open_count() == 0
         if not before[LOG]:
-            with pytest.raises(StoreCorruptError, match="missing or empty"):
+            with pytest.raises(StoreCorruptError, match="damaged or missing"):
                 KeywordTree(FOLDER)
             assert disk.read_all() == before
             return

@@ -126,7 +126,7 @@ class TestReading:
             if not is_met:
                 break
             is_met = self.look_beside_a_writer(door, closed.resume(), number)
-        assert number > 20
+        assert number > 10
 
     def look_beside_a_writer(self, door: Door, disk: FaultyDisk, number: int) -> bool:
         """Let a writer step in at a call of an opening; tell whether it made so many."""
