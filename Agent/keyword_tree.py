@@ -1308,6 +1308,7 @@ def _IsAsLeft(now: _NodeOrInfo, left: _NodeOrInfo) -> bool:
 # raised by a signal handler (a TimeoutError, say), and is no failure of the disk.
 
 CHUNK = 1024 * 1024  # bytes read at a time
+_TO_WRITE = os.O_RDWR | os.O_CREAT  # flags of a file that is made where it is not there
 _READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)  # of a folder in which nothing may be made
 _NO_SYNC_ERRORS = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of a folder that cannot be synced
 
@@ -1395,14 +1396,10 @@ class _Files:
     def Remove(self, path: str) -> None:
         os.remove(path)
 
-    def Open(self, path: str, *, create: bool = False, truncate: bool = False, readonly: bool = False) -> int:
-        flags = os.O_CLOEXEC | os.O_NONBLOCK  # a pipe of this name would wait for a writer
-        flags |= os.O_RDONLY if readonly else os.O_RDWR
-        flags |= (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-        try:
-            return self._AvoidStandard(os.open(path, flags, 0o600))
-        except OSError as error:
-            _RaiseTyped(error)
+    @_Typed
+    def Open(self, path: str, flags: int = os.O_RDONLY) -> int:
+        flags |= os.O_CLOEXEC | os.O_NONBLOCK  # a pipe of this name would wait for a writer
+        return self._AvoidStandard(os.open(path, flags, 0o600))
 
     @_Typed
     def Duplicate(self, fd: int) -> int:
@@ -1461,14 +1458,12 @@ class _Files:
     @_Typed
     def SyncFolder(self, path: str) -> None:
         """Return when the names in a folder are on the disk."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        except OSError as error:
-            if error.errno not in _NO_SYNC_ERRORS:  # some mounts say so of any folder; SQLite does not mind either
-                raise
-        finally:
-            os.close(fd)
+        with _Opened(self, path) as fd:
+            try:
+                os.fsync(fd)
+            except OSError as error:
+                if error.errno not in _NO_SYNC_ERRORS:  # some mounts say so of any folder; SQLite does not mind either
+                    raise
 
     @_Typed
     def Lock(self, fd: int) -> None:
@@ -1494,7 +1489,7 @@ class _Files:
 
 def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
     """Put a file with these bytes at `path`, whole and durable, or leave what was there; `check` may refuse."""
-    fd = files.Open(f"{path}.new", create=True, truncate=True)
+    fd = files.Open(f"{path}.new", _TO_WRITE | os.O_TRUNC)
     try:
         offset = 0
         for part in parts:
@@ -1514,7 +1509,7 @@ def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callab
 
 @contextlib.contextmanager
 def _Opened(files: _Files, path: str) -> Iterator[int]:
-    fd = files.Open(path, readonly=True)
+    fd = files.Open(path)
     try:
         yield fd
     finally:
@@ -1613,6 +1608,12 @@ class LogLine(NamedTuple):
     format: int | None
 
 
+# Lines with their envelopes, newest first; None is that of what breaks the chain.
+_Lines: TypeAlias = Generator[tuple[LogLine | None, bytes], None, None]
+_TakeRows: TypeAlias = Callable[[Rows], object]  # takes in what a log brings
+_First: TypeAlias = Callable[[], LoggedOperation]  # makes what a new log begins with
+
+
 def EncodeLine(seq: int, prev: bytes, durable: int, operation: LoggedOperation, extra: str = "") -> tuple[bytes, bytes]:
     """Return a line with its newline, and its crc."""
     op, id, timestamp, before, after, author, agent_io = operation
@@ -1669,15 +1670,18 @@ def _ReadRows(raw: bytes, start: int, stop: int) -> Rows:
     return records
 
 
-def ReadAfter(raw: bytes, locate: Callable[[int, bytes], Any] | None = None) -> Rows:
-    """Return the rows that a line brings; `locate` returns the place of a long one from where it begins in the line."""
+_Locate: TypeAlias = Callable[[int, bytes], Any]  # returns the place of a long row from where it begins in the line
+
+
+def ReadAfter(raw: bytes, locate: _Locate | None = None) -> Rows:
+    """Return the rows that a line brings; `locate` gives the places of long ones."""
     records = _ReadRows(raw, raw.find(_AFTER) + len(_AFTER), len(raw) - 1)
     if locate is not None:
         _LocateLong(records, raw, locate)
     return records
 
 
-def ReadRowsInto(records: Rows, raw: bytes, locate: Callable[[int, bytes], Any]) -> None:
+def ReadRowsInto(records: Rows, raw: bytes, locate: _Locate) -> None:
     """Add the rows that a line brings, see `ReadAfter`, to `records`."""
     start = raw.find(_AFTER) + len(_AFTER)
     if _MatchNodeStart(raw, start):  # most lines bring one keyword
@@ -1686,7 +1690,7 @@ def ReadRowsInto(records: Rows, raw: bytes, locate: Callable[[int, bytes], Any])
         records.Extend(ReadAfter(raw, locate))
 
 
-def _LocateLong(records: Rows, raw: bytes, locate: Callable[[int, bytes], Any], before: int = 0) -> None:
+def _LocateLong(records: Rows, raw: bytes, locate: _Locate, before: int = 0) -> None:
     start = 0
     for index, row in enumerate(records.infos):
         if len(row) > RESIDENT_LIMIT:
@@ -1709,8 +1713,8 @@ def _ReadOperation(raw: bytes) -> tuple[int, LoggedOperation]:
 
 def _ReadChange(raw: bytes) -> Change:
     seq, (op, id, timestamp, before, after, author, agent_io) = _ReadOperation(raw)
-    records = (list(map(_ReadRecord, itertools.chain(*rows[:3]))) for rows in (before, after))
-    return Change(seq, id, op, timestamp, *records, agent_io, author)
+    was, became = (list(map(_ReadRecord, itertools.chain(*rows[:3]))) for rows in (before, after))
+    return Change(seq, id, op, timestamp, was, became, agent_io, author)
 
 
 def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[list[bytes]]:
@@ -1850,13 +1854,11 @@ class _LogReader(LogPosition):
                     self.checkpoint = self.seq, self.log.bytes
             yield self.Project(records)
 
-    def TakeIn(self, apply: Callable[[Rows], object]) -> None:
+    def TakeIn(self, apply: _TakeRows) -> None:
         for records in self.Read():
             apply(records)
 
-    def ReadAgain(
-        self, apply: Callable[[Rows], object], write: Callable[[int, int, bytes], None] | None = None
-    ) -> _LogReader:
+    def ReadAgain(self, apply: _TakeRows, write: Callable[[int, int, bytes], None] | None = None) -> _LogReader:
         """Read the log from its beginning to this place, line by line; return the reader that did."""
         again = _LogReader(self.files, self.fd, self.log.bytes)
         again.write = write
@@ -2085,7 +2087,7 @@ class _Projections:
         files = self._files
         try:
             for kind, path in enumerate(self.paths):
-                self.fds[kind] = files.Open(path, create=True)
+                self.fds[kind] = files.Open(path, _TO_WRITE)
             if any(self.FindUnfit(reader.projected)):
                 lengths = zip(self.names, self.fds, reader.synced, strict=True)
                 self._damaged.update(name for name, fd, synced in lengths if files.Size(fd) < synced)
@@ -2168,20 +2170,19 @@ class _Aside:
         path = os.path.join(folder, LOG_NAME)
         if self._ChecksumOf(path, length) != crc:
             raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
-        return _LogReader(self.files, self.files.Open(path, readonly=True), length)
+        return _LogReader(self.files, self.files.Open(path), length)
 
     def _HistoryPaths(self) -> list[str]:
         names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
         return [os.path.join(self._history, name) for name in names]
 
-    def _ReadHistory(self, last: int, oldest: int, value: bytes) -> Iterator[tuple[LogLine | None, bytes]]:
+    def _ReadHistory(self, last: int, oldest: int, value: bytes) -> _Lines:
         """Yield the lines before operation `last`, newest first; the log begins with operation `oldest`."""
         for path in self._HistoryPaths():
             top = int(os.path.basename(path)[:18])
             try:
                 with _Opened(self.files, path) as fd:
-                    lost = os.path.join(self._history, f"{oldest - 1:018d}.lost")  # a repair has reported it
-                    if top < oldest - 1 and not self.files.Exists(lost):
+                    if top < oldest - 1:
                         yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
                     oldest = min(oldest, _FirstSeq(self.files, fd))
                     for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):
@@ -2255,7 +2256,7 @@ class _FolderLock:
         """Wait for the lock; return "", or why the folder can only be read: nothing can be made or locked in it."""
         while True:
             try:
-                self.fd = self._files.Open(self.path, create=True)
+                self.fd = self._files.Open(self.path, _TO_WRITE)
                 self._files.Lock(self.fd)
             except _DiskError as error:
                 self.Close()
@@ -2328,7 +2329,7 @@ class _FileStore(_Aside):
 
     # -- opening --------------------------------------------------------------
 
-    def Open(self, first: Callable[[], LoggedOperation], state: _State) -> None:
+    def Open(self, first: _First, state: _State) -> None:
         """Give all rows to `state`; an empty log begins with `first()`."""
         self._RefuseForeignFolder()
         if not self.least:  # else it was there: what was moved or taken away is not made again
@@ -2343,7 +2344,7 @@ class _FileStore(_Aside):
         finally:
             self.End()
 
-    def _OpenForWriting(self, first: Callable[[], LoggedOperation], state: _State) -> None:
+    def _OpenForWriting(self, first: _First, state: _State) -> None:
         files, reader = self.files, self._reader
         if not files.Exists(self.log_path):
             self._BeginLog(first)
@@ -2377,7 +2378,7 @@ class _FileStore(_Aside):
         if self.files.Exists(os.path.join(self.data_dir, SNAPSHOT_NAME)):  # its log may be the live one, linked
             raise StoreError(f"{_Shorten(self.data_dir)} is a snapshot: use Restore in the tree that it is of")
 
-    def _BeginLog(self, first: Callable[[], LoggedOperation]) -> None:
+    def _BeginLog(self, first: _First) -> None:
         """Make a log of one line; under another name first: whatever a crash leaves of that, it never was a log."""
         # Projections are made after the log's first line is durable, so no crash leaves them without it.
         if name := self.projections.FindAny():
@@ -2387,9 +2388,9 @@ class _FileStore(_Aside):
         line, _ = EncodeLine(1, FIRST_CRC, 0, first(), FORMAT_FIELD)
         _ReplaceFile(self.files, self.log_path, [line + _PADDING])
 
-    def _OpenLog(self, *, readonly: bool = False) -> None:
+    def _OpenLog(self, flags: int = os.O_RDWR) -> None:
         self._CloseLog()
-        self._reader.fd = self.files.Open(self.log_path, readonly=readonly)
+        self._reader.fd = self.files.Open(self.log_path, flags)
 
     def _Load(self, state: _State) -> None:
         for records in self._reader.ReadToCheckpoint():
@@ -2451,7 +2452,7 @@ class _FileStore(_Aside):
         if not self.files.Exists(self.log_path):
             raise StoreError(f"there is no tree yet, and {self._failure}")
         while reader.fd < 0 or not self.files.IsAt(reader.fd, self.log_path):  # it may be replaced between
-            self._OpenLog(readonly=True)
+            self._OpenLog(os.O_RDONLY)
         self._Load(state)
         while True:
             seq = self.seq
@@ -2468,7 +2469,7 @@ class _FileStore(_Aside):
 
     # -- committing -----------------------------------------------------------
 
-    def Begin(self, apply: Callable[[Rows], None], for_commit: bool = False) -> None:
+    def Begin(self, apply: _TakeRows, for_commit: bool = False) -> None:
         """Keep other processes from writing, and let `apply` take in what they wrote; `End` lets them go on."""
         reader, files = self._reader, self.files
         if self.health is Health.READ_ONLY:  # a log that has changed is opened again: so such a tree follows
@@ -2623,7 +2624,7 @@ class _FileStore(_Aside):
         with self._Borrow() as fd:
             return _ReadExtent(self.files, fd, held)
 
-    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[LogLine | None, bytes], None, None]:
+    def ReadBack(self, with_history: bool, id: str = "") -> _Lines:
         """Yield the lines, newest first; with an id only those that have it as that of a record, or as a link's end.
         A compaction that failed leaves a second name of the log, which may have grown since: what lies above the number
         in a file's name is not history yet, and no operation is yielded twice.
@@ -2701,7 +2702,7 @@ class _FileStore(_Aside):
         if self._IsReplaced() or self._reader.ReadRest().strip(b" \n"):
             raise StoreError(f"{self._lock.path} was taken away meanwhile, the log stays as it is")
 
-    def Close(self, apply: Callable[[Rows], None]) -> None:
+    def Close(self, apply: _TakeRows) -> None:
         if self.health is Health.READ_ONLY:
             return
         try:
@@ -2738,9 +2739,7 @@ def _FirstSeq(files: _Files, fd: int) -> int:
     return 0 if first is None else int(first[2])
 
 
-def _CheckBackward(
-    files: _Files, fd: int, stop: int, top: int, value: bytes, *, is_aside: bool
-) -> Iterator[tuple[LogLine | None, bytes]]:
+def _CheckBackward(files: _Files, fd: int, stop: int, top: int, value: bytes, *, is_aside: bool) -> _Lines:
     """Yield a log's lines up to operation `top`, the last first; None, and an end, where the chain is broken.
     What lies after `top` may be of another log, and in one that was set aside torn; all below was acknowledged, and
     missing it is damage.  With a value the lines without it are checked, and not yielded.
@@ -4573,7 +4572,8 @@ class _EndOfBlock:
         if block is None:
             return OpenOperation.Leave  # as `contextlib.ExitStack` asks for it
         leave = partial(block.Leave)
-        block.NoteExit(leave)
+        if block._stage == "new":  # then `with` is about to hold it
+            block._exit = weakref.ref(leave)
         return leave
 
 
@@ -4626,11 +4626,6 @@ class OpenOperation:
 
     __exit__ = _EndOfBlock()
 
-    def NoteExit(self, leave: Callable[..., None]) -> None:
-        """Remember the function that the `with` statement is about to hold."""
-        if self._stage == "new":
-            self._exit = weakref.ref(leave)
-
     @property
     def is_open(self) -> bool:
         """Whether the `with` statement is under way; not where an interrupt kept `Leave` from running."""
@@ -4640,10 +4635,9 @@ class OpenOperation:
         """Commit the block's writes, or with an exception take them back."""
         self._stage = "ended"  # first of all, Ctrl-C may come: nothing more may be written into this block
         if self._outer is not None:
-            if self in self._outer._inner:
+            if kind is None and self in self._outer._inner:
                 self._outer._inner.remove(self)
-                if kind is not None:
-                    self._outer.CutTo(*self._start)
+            self._outer._DropEnded()
             return
         try:
             self.engine.NoteBlocks()
@@ -4683,7 +4677,7 @@ class OpenOperation:
         return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
 
     def _DropEnded(self) -> None:
-        """Take back what inner blocks wrote whose end was interrupted."""
+        """Take back what inner blocks wrote that an exception ended, or whose end was interrupted."""
         for inner in [each for each in self._inner if not each.is_open]:
             self.CutTo(*inner._start)
             self._inner.remove(inner)
@@ -5230,31 +5224,6 @@ def _CollectorOff(specs: object = None) -> Iterator[None]:
 _FindTime = re.compile(rb'"timestamp": ([^",]+), ').search  # of a line; within a string every quote is escaped
 
 
-def _MakePast(
-    at: int | float, newest: int, lines: Iterable[tuple[LogLine, bytes]], data_dir: str
-) -> Callable[[], _PastStore]:
-    """Return the function that makes the store of a past tree.
-
-    Args:
-        at: number of an operation (an int), or seconds since the epoch, UTC (a float).
-        newest: number of the log's last operation.
-        lines: the operations of the log and of `history/`, newest first.
-        data_dir: the tree's folder, for messages.
-
-    Raises:
-        InvalidInputError: `at` is neither, lies after the log's end, or before what the log still has.
-    """
-    is_seq = isinstance(at, int) and not isinstance(at, bool)
-    if not is_seq and not (isinstance(at, float) and math.isfinite(at)):
-        raise _Invalid("at must be the number of an operation, or a time in seconds as a float", at)
-    if is_seq and at > newest:
-        raise _Invalid(f"at must be an operation of the log, whose newest is {newest:,}", at)
-    found = _LinesUntil(lines, at)
-    if not found:
-        raise _Invalid("the log does not reach back to", at)
-    return partial(_PastStore, found, f"{_Shorten(data_dir)} as it was")
-
-
 def _LinesUntil(lines: Iterable[tuple[LogLine, bytes]], at: int | float) -> list[bytes]:
     """Return the lines that make the tree as it was, oldest first; none where the log begins later than `at`.
 
@@ -5283,11 +5252,29 @@ class _PastStore:
     least = position = ""
     next_ordinal = 0
 
-    def __init__(self, lines: list[bytes], name: str) -> None:
+    def __init__(self, lines: Iterable[tuple[LogLine, bytes]], newest: int, at: int | float, data_dir: str) -> None:
+        """Take the lines up to `at` from those of the log and of `history/`, newest first.
+
+        Args:
+            lines: the operations.
+            newest: number of the log's last operation.
+            at: number of an operation (an int), or seconds since the epoch, UTC (a float).
+            data_dir: the tree's folder, for messages.
+
+        Raises:
+            InvalidInputError: `at` is neither, lies after the log's end, or before what the log still has.
+        """
+        is_seq = isinstance(at, int) and not isinstance(at, bool)
+        if not is_seq and not (isinstance(at, float) and math.isfinite(at)):
+            raise _Invalid("at must be the number of an operation, or a time in seconds as a float", at)
+        if is_seq and at > newest:
+            raise _Invalid(f"at must be an operation of the log, whose newest is {newest:,}", at)
+        self._lines = _LinesUntil(lines, at)
+        if not self._lines:
+            raise _Invalid("the log does not reach back to", at)
         self.recovery: list[str] = []
-        self.seq = cast("LogLine", ReadLine(lines[-1])).seq
-        self._lines = lines
-        self._name = name
+        self.seq = cast("LogLine", ReadLine(self._lines[-1])).seq
+        self._name = f"{_Shorten(data_dir)} as it was"
 
     def Open(self, first: object, state: Any) -> None:
         """Give all rows to `state`."""
@@ -5308,7 +5295,7 @@ class _PastStore:
         """Return a row, which is held as it is."""
         return held
 
-    def ReadBack(self, with_history: bool, id: str = "") -> Iterator[tuple[LogLine | None, bytes]]:
+    def ReadBack(self, with_history: bool, id: str = "") -> _Lines:
         """Yield the lines, newest first."""
         yield from ((ReadLine(raw), raw) for raw in reversed(self._lines))
 
@@ -5777,21 +5764,15 @@ class _Writer:
 
     def CreateKeywords(self, specs: object) -> list[KeywordNode]:
         self._engine.CheckOpen()
-        drafts = []
-        for spec in _CheckSpecs(specs, "name", _NODE_SPEC):  # before the first call of a model is paid for
-            parent_id = spec.pop("parent_id")
-            if not spec.pop("llm_auto_place"):
-                parent_id = parent_id or _ROOT_ID
-            drafts.append((self.DraftNode(**spec), parent_id))
+        checked = list(_CheckSpecs(specs, "name", _NODE_SPEC))  # before the first call of a model is paid for
         plans, agent_ios = [], []
-        for node, parent_id in drafts:
-            io = None
-            if parent_id is None:
-                parent_id, io = self.Place(node.name, node.description)
+        for spec in checked:
+            parent_id, io = spec.pop("parent_id"), None
+            if spec.pop("llm_auto_place") and parent_id is None:
+                parent_id, io = self.Place(spec["name"], spec["description"])
             agent_ios.append(io)
-            plans.append(partial(_PlanNode, node, parent_id, io))
-        author = drafts[0][0].created_by if drafts else "user"
-        return self._engine.Write("batch_create_keywords", lambda tx: [plan(tx) for plan in plans], author, agent_ios)
+            plans.append(partial(_PlanNode, self.DraftNode(**spec), parent_id or _ROOT_ID, io))
+        return self._WriteAll("batch_create_keywords", plans, checked, agent_ios)
 
     def CreateInfos(self, specs: Any) -> list[Info]:
         self._engine.CheckOpen()
@@ -5803,8 +5784,11 @@ class _Writer:
             chosen, io = self.ChooseLinks(content) if spec["auto_link"] else ([], None)
             agent_ios.append(io)
             plans.append(partial(_PlanInfo, draft, spec["keyword_ids"] or [], chosen))
-        author = checked[0]["created_by"] if checked else "user"
-        return self._engine.Write("batch_create_infos", lambda tx: [plan(tx) for plan in plans], author, agent_ios)
+        return self._WriteAll("batch_create_infos", plans, checked, agent_ios)
+
+    def _WriteAll(self, op: str, plans: Sequence[_Plan[_Value]], specs: list[_Row], ios: list[_Row | None]) -> list[_Value]:
+        author = specs[0]["created_by"] if specs else "user"
+        return self._engine.Write(op, lambda tx: [plan(tx) for plan in plans], author, ios)
 
     def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str, ios: Sequence[_Row] = ()) -> str:
         """Commit a plan; return the operation's id, also where nothing had to change and nothing was written."""
@@ -5875,7 +5859,7 @@ class _Journal:
                 if line.op != CHECKPOINT:
                     yield line, raw
 
-    def ReadBack(self, id: str, with_history: bool) -> Generator[tuple[LogLine | None, bytes], None, None]:
+    def ReadBack(self, id: str, with_history: bool) -> _Lines:
         store, is_begun = self._engine.store, False
         try:
             with contextlib.closing(store.ReadBack(with_history, id)) as lines:
@@ -5889,6 +5873,7 @@ class _Journal:
 
 
 class _Found(NamedTuple):
+    reason: str
     path: list[KeywordNode]
     infos: list[Any]  # where the first infos are held
     newest: list[Any]  # where the newest of the others are
@@ -5903,15 +5888,15 @@ class _Searcher:
     _mru: _MRUCache
 
     def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
-        def Look(state: _State) -> tuple[list[str], SearchResult | _Found | None, str]:
+        def Look(state: _State) -> tuple[list[str], SearchResult | _Found | None]:
             hits, reason = self._Find(state, query)
             ids = list(hits)
-            if len(ids) > 1:
-                return ids, self._BuildAmbiguousResult(state, ids, reason), reason
-            return ids, self._Look(state, ids[0]) if ids else None, reason
+            if len(ids) == 1:
+                return ids, self._Look(state, ids[0], reason)
+            return ids, self._BuildOpenResult(state, ids, reason) if ids else None
 
-        ids, found, reason = self._engine.Look(Look)
-        return self._BuildMatchedResult(found, reason) if isinstance(found, _Found) else found, ids
+        ids, found = self._engine.Look(Look)
+        return self._BuildMatchedResult(found) if isinstance(found, _Found) else found, ids
 
     def Hits(self, query: str) -> Sequence[str]:
         """Return the ids of what a query names."""
@@ -5931,20 +5916,20 @@ class _Searcher:
     def _FindTokens(self, state: _State, text: str) -> Sequence[str]:
         return state.ByTokens(self._engine.normalizer(text)) if text else ()
 
-    def _Look(self, state: _State, id: str) -> _Found:
+    def _Look(self, state: _State, id: str, reason: str) -> _Found:
         """Take down what a result says of a keyword.  The lock is held."""
         path_ids = state.PathOf(id)
         self._mru.Touch(*path_ids[1:])
         path = self._reader.Nodes(state, path_ids)
         links = state.by_node.Get(id)
         newest = links[max(_PAGE, len(links) - _PAGE) :]
-        return _Found(path, state.InfosOf(links[:_PAGE]), state.InfosOf(newest), len(links))
+        return _Found(reason, path, state.InfosOf(links[:_PAGE]), state.InfosOf(newest), len(links))
 
     def _BuildMatchedResult(
-        self, found: _Found, reason: str, fits: Fits | None = None, confidence: float | None = None
+        self, found: _Found, fits: Fits | None = None, confidence: float | None = None
     ) -> SearchResult:
         infos = self._reader.Infos(found.infos)
-        result = SearchResult(SearchStatus.MATCHED, found.path[-1], found.path, infos, reason=reason)
+        result = SearchResult(SearchStatus.MATCHED, found.path[-1], found.path, infos, reason=found.reason)
         result.info_count, result.confidence = found.info_count, 1.0
         if fits is not None:
             evidence = fits.evidence.get(found.path[-1].id, _NO_EVIDENCE)
@@ -5954,9 +5939,11 @@ class _Searcher:
                 result.infos, result.excerpt = fits.words.Arrange(infos, newest, evidence.nearest)
         return result
 
-    def _BuildAmbiguousResult(self, state: _State, ids: Sequence[str], reason: str) -> SearchResult:
+    def _BuildOpenResult(self, state: _State, ids: Sequence[str], reason: str) -> SearchResult:
+        """Return the result of several hits, or of none."""
+        status = SearchStatus.AMBIGUOUS if ids else SearchStatus.NOT_FOUND
         candidates = self._reader.Nodes(state, ids[:_PAGE])
-        return SearchResult(SearchStatus.AMBIGUOUS, candidates=candidates, reason=reason, candidate_count=len(ids))
+        return SearchResult(status, candidates=candidates, reason=reason, candidate_count=len(ids))
 
     def Disambiguate(self, query: str, ids: list[str], context: str, ambiguous: SearchResult) -> SearchResult:
         """Let the model choose among keywords that have a name; where it cannot, all of them stand."""
@@ -5969,29 +5956,24 @@ class _Searcher:
         return chosen
 
     def BuildResult(self, descent: _End) -> SearchResult:
-        found, ids = None, list[str]()
+        found, reason = None, descent.reason
         with self._engine.SeeOwn() as state:
             if descent.node_id in state.nodes:
-                found = self._Look(state, str(descent.node_id))
+                found = self._Look(state, str(descent.node_id), reason)
             ids = [id for id in descent.candidates if id in state.nodes]
-            result = SearchResult(SearchStatus.NOT_FOUND)
-            if ids:
-                result = self._BuildAmbiguousResult(state, ids, descent.reason)
+            result = self._BuildOpenResult(state, ids, reason if ids or descent.outcome == "missing" else "stale_view")
         if found is not None:
-            return self._AddCosts(
-                self._BuildMatchedResult(found, descent.reason, descent.fits, descent.confidence), descent
-            )
-        if not ids:
-            result.reason = descent.reason if descent.outcome == "missing" else "stale_view"
-            result.suggested_parent_id, result.suggested_name = descent.suggested_parent_id, descent.suggested_name
-        result.nearest = self.Nearest(descent.fits, _NEAREST)
+            result = self._BuildMatchedResult(found, descent.fits, descent.confidence)
+        else:
+            result.nearest = self.Nearest(descent.fits, _NEAREST)
+            if not ids:
+                result.suggested_parent_id, result.suggested_name = descent.suggested_parent_id, descent.suggested_name
         return self._AddCosts(result, descent)
 
     def Nearest(self, fits: Fits, limit: int) -> list[tuple[KeywordNode, float]]:
         with self._engine.See() as state:
-            ids = [id for id in fits.ids[:limit] if id in state.nodes]
-            nodes = self._reader.Nodes(state, ids)
-        return [(node, fits.evidence.get(id, _NO_EVIDENCE).score) for id, node in zip(ids, nodes, strict=True)]
+            nodes = self._reader.Nodes(state, [id for id in fits.ids[:limit] if id in state.nodes])
+        return [(node, fits.evidence.get(node.id, _NO_EVIDENCE).score) for node in nodes]
 
     def _AddCosts(self, result: SearchResult, descent: _End) -> SearchResult:
         result.note, result.steps, steps = descent.fits.note, descent.steps, descent.steps
@@ -6333,14 +6315,12 @@ class KeywordTree:
         (ids,) = _Check(info_ids=info_ids)
         with self._See() as state:
             held = {id: state.infos[id] for id in ids if id in state.infos}
-            links = [[_ReadRecord(row, InfoKeywordLink).keyword_id for row in state.by_info.Get(id)] for id in held]
-            paths = {id: state.PathOf(id) for linked in links for id in linked}
-            nodes = self._reader.Nodes(state, {id: None for path in paths.values() for id in path})
-        infos, by_id = self._reader.Infos(held.values()), {node.id: node for node in nodes}
-        for record in (*infos, *nodes):
-            record._Decode()
-        hung = {id: [by_id[step] for step in path] for id, path in paths.items()}
-        return {id: (info, [hung[at] for at in linked]) for id, info, linked in zip(held, infos, links, strict=True)}
+            linked = [[_ReadLinkKey(row)[2] for row in state.by_info.Get(id)] for id in held]
+            paths = {id: state.PathOf(id) for keyword_ids in linked for id in keyword_ids}
+            nodes = {node.id: node for node in self._reader.Nodes(state, set().union(*paths.values()))}
+        hung = {id: [nodes[step] for step in path] for id, path in paths.items()}
+        infos = self._reader.Infos(held.values())
+        return {id: (info, [hung[at] for at in ats]) for id, info, ats in zip(held, infos, linked, strict=True)}
 
     def GetInfosOfKeyword(
         self, id: str, relation: RelationType | None = None, page: int = 0, size: int = _PAGE
@@ -6713,8 +6693,8 @@ class KeywordTree:
         """
         self._CheckAndRefresh()
         with contextlib.closing(self._journal.Lines()) as lines:
-            store = _MakePast(at, self._engine.store.seq, lines, self.data_dir)
-        return self._OpenPast(store=store)
+            past = _PastStore(lines, self._engine.store.seq, at, self.data_dir)
+        return self._OpenPast(store=lambda: past)
 
     def Undo(self, operation_id: str | None, changed_by: str = "user") -> str:
         """Undo an operation by a new one, and return the id of that.
