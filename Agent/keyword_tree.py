@@ -2267,7 +2267,7 @@ class _FolderLock:
                     return f"{self._folder} cannot be locked, so it can only be read: {error}"
                 raise
             if self.IsInPlace():
-                self.folder_fd = self._files.Open(self._folder, readonly=True)
+                self.folder_fd = self._files.Open(self._folder)
                 return ""
             self.Close()  # the file was taken away while this waited
 
@@ -5786,7 +5786,9 @@ class _Writer:
             plans.append(partial(_PlanInfo, draft, spec["keyword_ids"] or [], chosen))
         return self._WriteAll("batch_create_infos", plans, checked, agent_ios)
 
-    def _WriteAll(self, op: str, plans: Sequence[_Plan[_Value]], specs: list[_Row], ios: list[_Row | None]) -> list[_Value]:
+    def _WriteAll(
+        self, op: str, plans: Sequence[_Plan[_Value]], specs: list[_Row], ios: list[_Row | None]
+    ) -> list[_Value]:
         author = specs[0]["created_by"] if specs else "user"
         return self._engine.Write(op, lambda tx: [plan(tx) for plan in plans], author, ios)
 
