@@ -563,9 +563,9 @@ _QUERY_LIMIT = 2000  # characters of a query, description or content that the mo
 _PATH_LIMIT = 200  # characters of a candidate's path
 _SHOWN_LIMIT = 200  # characters of a candidate's description: of 2,985 in four real trees, 3 are longer
 _TEXT_LIMIT = 160  # characters of an info that is shown with a candidate
-_TEXTS = 3  # infos, and aliases, that are shown with a candidate at most
+_ALIASES = 3  # that are shown with a candidate at most
 _LINKS = 5  # keywords that an info is linked to by a model: what is about everything is found under nothing
-_CANDIDATE_FIELDS = ("aliases", "description", "texts", "excerpt", "score")
+_CANDIDATE_FIELDS = ("aliases", "description", "excerpt", "score")
 _ABOUT = ("description", "content", "context")  # of a question, besides the query
 
 
@@ -648,9 +648,8 @@ class LLMClient(ABC):
 
     candidate_fields: Collection[str] = ()
     """Fields of each candidate that a client wants besides name and path, read when a tree is opened with it:
-    `"aliases"`, at most 3; `"description"`; `"texts"`, its first 3 infos, whatever words say; `"excerpt"`, the sentence
-    of its infos that fits the query best; `"score"`, how well it fits by what `RankCandidates` knows, from 0 to 1.
-    What is empty is left out."""
+    `"aliases"`, at most 3; `"description"`; `"excerpt"`, the sentence of its infos that fits the query best;
+    `"score"`, how well it fits by what `RankCandidates` knows, from 0 to 1.  What is empty is left out."""
 
     lean: bool = False
     """Whether candidates come as one text each, `"0 编程 / Python"`, instead of objects: half as many tokens."""
@@ -754,7 +753,7 @@ def BuildMessages(system: str, schema: Mapping[str, Any], question: str | _Row) 
 def _LineOf(idx: int, entry: _Row) -> str:
     """Return a candidate as one text."""
     aliases = f" = {', '.join(entry['aliases'])}" if "aliases" in entry else ""
-    facts = dict.fromkeys([entry.get("description"), *entry.get("texts", ()), entry.get("excerpt")])
+    facts = dict.fromkeys([entry.get("description"), entry.get("excerpt")])
     said = "; ".join(filter(None, facts))
     return " ".join(f"{idx} {entry['path'] or entry['name']}{aliases}{said and f': {said}'}".split())
 
@@ -3094,6 +3093,10 @@ class _State:
     def Head(self, id: str) -> KeywordNode:
         return _ReadNode(self.nodes[id])
 
+    def Live(self, ids: Iterable[str]) -> list[str]:
+        """Return those of the ids that are keywords now."""
+        return [id for id in ids if id in self.nodes]
+
     def ParentOf(self, id: str) -> str:
         """Return the id above, "" above the root."""
         raw_parent = cast("re.Match[bytes]", _MatchParent(self.nodes[id]))[2]
@@ -3241,8 +3244,6 @@ _PIECE = 1000  # keywords that are read under one hold of the tree's lock: a mil
 _NEAREST = 5  # keywords that a search without an answer names
 _FOLLOWED = 10_000  # changed keywords; where more changed, a reader begins from the start
 
-_See: TypeAlias = Callable[[], contextlib.AbstractContextManager["_State"]]  # the state, under the tree's lock
-
 
 class KeywordTexts(NamedTuple):
     """The texts by which a keyword is found."""
@@ -3279,7 +3280,7 @@ class TreeView:
         asked, found = list(ids), list[KeywordTexts]()
         for start in range(0, len(asked), _PIECE):
             with self._engine.See() as state:
-                there = [id for id in asked[start : start + _PIECE] if id in state.nodes]
+                there = state.Live(asked[start : start + _PIECE])
                 rows = [(state.nodes[id], list(map(_InfoIdOf, state.by_node.Get(id)))) for id in there]
             for row, info_ids in rows:
                 node = _ReadNode(row)
@@ -3507,7 +3508,7 @@ _COMPLAINT_S = 60.0
 
 
 class _View(NamedTuple):
-    entries: list[_Row]  # {"id", "name", "path"} and the fields that the client asks for; groups last
+    entries: dict[str, _Row]  # id -> {"name", "path"} and the fields that the client asks for; groups last
     groups: dict[str, list[str]]  # group id -> the ids that it stands for
     recent_count: int = 0  # so many of the first are there only for being used recently
 
@@ -3518,7 +3519,7 @@ class _Reading(NamedTuple):
     targets: list[str] = []  # noqa: RUF012  a NamedTuple's default is shared, and never changed
     words: str = ""
     suggest_name: str | None = None
-    confidence: float | None = None  # of the model itself
+    confidence: float | None = None  # of the model itself, in a match
 
 
 class _Position(NamedTuple):
@@ -3533,20 +3534,22 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
         return _Reading("malformed", words=f"the reply is no object: {_Shorten(reply)}")
     action, words, suggested = reply.get("action"), reply.get("reason"), reply.get("suggest_name")
     action = action.strip().lower() if type(action) is str else action
-    if not isinstance(action, str) or action not in _ACTIONS:
+    if action not in list(_ACTIONS):
         return _Reading("malformed", words=f"unknown action: {_Shorten(action)}")
     if not isinstance(words, (str, type(None))) or not isinstance(suggested, (str, type(None))):
         return _Reading("malformed", action, words="reason and suggest_name must be text")
-    words, confidence = _Printable(words or "")[:200], _ReadConfidence(reply.get("confidence"))
+    words = _Printable(words or "")[:200]
     if action == "missing":
         return _Reading("missing", action, [], words, _CleanName(suggested))
-    ids = [entry["id"] for entry in view.entries if action == "jump" or entry["id"] not in view.groups]
-    id_of: dict[int | str, str] = {**dict(enumerate(ids)), **dict(zip(ids, ids, strict=True))}  # groups stand last
-    called = Counter(entry["name"] for entry in view.entries)
-    for idx, (id, entry) in enumerate(zip(ids, view.entries, strict=False)):  # small models know the name
-        id_of.setdefault(f"{idx} {entry['path']}", id)
-        if called[entry["name"]] == 1 and not entry["name"].isdecimal():
-            id_of.setdefault(entry["name"], id)
+    called = Counter(entry["name"] for entry in view.entries.values())
+    by_name, id_of = dict[int | str, str](), dict[int | str, str]()
+    for idx, (id, entry) in enumerate(view.entries.items()):
+        name = entry["name"]
+        if action == "jump" or id not in view.groups:
+            id_of |= {f"{idx} {entry['path']}": id, idx: id, id: id}
+            if called[name] == 1 and not name.isdecimal():
+                by_name[name] = id
+    id_of = by_name | id_of  # small models know the name
     chosen = []
     for name in ("targets", "node_id", "candidate_ids" if action == "ambiguous" else "node_ids"):
         named = reply.get(name)
@@ -3560,10 +3563,10 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
     if not id_of.keys() >= set(chosen):
         return _Reading(f"{action}_invalid", action, words=f"not to be chosen here: {_Shorten(chosen)}")
     targets = list(dict.fromkeys(id_of[item] for item in chosen))
-    if action == "match":
-        case = "match_one" if len(targets) == 1 else "match_several"
-        return _Reading(case, action, targets, words, confidence=confidence)
-    return _Reading(action, action, targets, words)
+    if action != "match":
+        return _Reading(action, action, targets, words)
+    case = "match_one" if len(targets) == 1 else "match_several"
+    return _Reading(case, action, targets, words, confidence=_ReadConfidence(reply.get("confidence")))
 
 
 def ReadTarget(item: object, id_of: Mapping[int | str, str]) -> int | str | None:
@@ -3615,7 +3618,7 @@ def _ElidePath(names: Sequence[str]) -> str:
         path = " / ".join(["…", *names[start:]] if start else names)
         if len(path) <= _PATH_LIMIT:
             return path
-    return path and f"{path[: _PATH_LIMIT - 1]}…"
+    return _Cut(path, _PATH_LIMIT)
 
 
 class _End(NamedTuple):
@@ -3635,12 +3638,13 @@ class _End(NamedTuple):
 
 
 class _Trace:
-    def __init__(self, query: str, intent: str) -> None:
-        self.query = query
+    def __init__(self, intent: str, query: str, about: Mapping[str, str] | None = None) -> None:
         self.intent = intent
+        self.question = {"query": query[:_QUERY_LIMIT]}
+        self.question |= {what: text[:_QUERY_LIMIT] for what, text in (about or {}).items() if text}
         self.steps: list[DescentStep] = []
         self.rounds: list[_Row] = []
-        self.fits = Fits([], {})  # of the first round, with evidence for what was chosen later, too
+        self.fits = Fits([], {})  # the newest ranking
 
 
 class _MRUCache:
@@ -3689,15 +3693,14 @@ class _Descent:
         self._short_list = min(int(wanted), self.max_candidates) if judges else 0  # by scores, the first is the best
 
     def Walk(self, query: str, intent: str, **about: str) -> _End:
-        question, trace = _MakeQuestion(query, about), _Trace(query, intent)
-        if silence := WhySilent(self.client):
-            if intent == "search":  # without a model there is still a list to show
-                trace.fits = self.Rank(question, intent)
-            return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
-        fits = trace.fits = self.Rank(question, intent)
-        best = fits.ids[: self._short_list]
-        if intent == "search" and best and not self.always_ask and self._IsSure(fits):
-            return self._Conclude(trace, _Reading("ranked", "match", best[:1]), _ROOT_ID)
+        trace, silence = _Trace(intent, query, about), WhySilent(self.client)
+        if intent == "search" or not silence:  # without a model there is still a list to show
+            trace.fits = self.Rank(trace)
+        if silence:
+            return self._Conclude(trace, _Reading("silent", "missing", words=silence))
+        best = trace.fits.ids[: self._short_list]
+        if intent == "search" and best and not self.always_ask and self._IsSure(trace.fits):
+            return self._Conclude(trace, _Reading("ranked", "match", best[:1]))
         with self._engine.See() as state:
             start = position = _Position(_ROOT_ID, [], self._ListChildren(state, _ROOT_ID))
         for _ in range(self.max_rounds):
@@ -3705,24 +3708,24 @@ class _Descent:
                 if any(id not in state.nodes for id in (position.id, *position.targets)):
                     return self._Conclude(trace, _Reading("vanished"), position.id)
                 if best:
-                    view = _View(self.Describe(state, [id for id in best if id in state.nodes], fits), {})
+                    view = _View(self.Describe(state, state.Live(best), trace.fits), {})
                 else:
-                    view = self.BuildView(state, fits, position, is_first=position is start)
+                    view = self.BuildView(state, trace.fits, position, is_first=position is start)
                 names = state.NamesOnPath(position.id)
-            self._AddTexts(self._engine.See, view, fits if best else None)
-            reading = self._AskRound(trace, question, names, view)
+            if best:
+                self._AddFacts(view, trace.fits)
+            reading = self._AskRound(trace, names, view)
             with self._engine.See() as state:
                 reading = self._Settle(state, trace, reading, view)
-                looks_further = bool(best) and (reading.case, reading.action) == ("no_target", "jump")
                 if reading.case == "jump":
                     position = self._Open(state, reading.targets, view)
-            best = []
+            looks_further = bool(best) and (reading.case, reading.action) == ("no_target", "jump")
             if reading.case != "jump" and not looks_further:
                 unjudged = [id for id in reading.targets[:1] if id not in trace.fits.evidence]
                 if intent == "search" and unjudged:
-                    trace.fits.evidence.update(self.Rank(question, intent, unjudged).evidence)
+                    trace.fits = self.Rank(trace, unjudged)
                 return self._Conclude(trace, reading, position.id)
-            fits = self.Rank(question, intent)  # once more: the tree may have changed while the model thought
+            best, trace.fits = [], self.Rank(trace)  # once more: the tree may have changed while the model thought
         return self._Conclude(trace, _Reading("rounds_used_up"), position.id)
 
     def _IsSure(self, fits: Fits) -> bool:
@@ -3732,30 +3735,28 @@ class _Descent:
 
     def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _End:
         """Let the model choose one of a few keywords, also of those that the caller's open operation made."""
-        question, trace = _MakeQuestion(query, about), _Trace(query, intent)
+        trace = _Trace(intent, query, about)
         if silence := WhySilent(self.client):
-            return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
-        ranked = {"query": about.get("context") or query}
-        fits = self.Rank(ranked, "search", ids) if self._wants_evidence else None
+            return self._Conclude(trace, _Reading("silent", "missing", words=silence))
+        ranked = _Trace("search", about.get("context") or query)
+        fits = self.Rank(ranked, ids) if self._wants_evidence else None
         with self._engine.SeeOwn() as state:
-            view = _View(self.Describe(state, [id for id in ids if id in state.nodes], fits), {})
-        self._AddTexts(self._engine.SeeOwn, view)
-        reading = self._AskRound(trace, question, [], view)
+            view = _View(self.Describe(state, state.Live(ids), fits), {})
+        reading = self._AskRound(trace, [], view)
         if reading.case == "jump":
             reading = _Reading("jump_invalid", "jump", words="there is nothing under to look at")
         with self._engine.SeeOwn() as state:
             reading = self._Settle(state, trace, reading, view)
-        return self._Conclude(trace, reading, _ROOT_ID)
+        return self._Conclude(trace, reading)
 
-    def _AskRound(self, trace: _Trace, question: _Row, names: list[str], view: _View) -> _Reading:
-        path = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]
-        shown = [{name: entry[name] for name in entry if name != "id"} for entry in view.entries]
-        is_lean = getattr(self.client, "lean", False)
-        candidates = [_LineOf(idx, each) if is_lean else {"idx": idx, **each} for idx, each in enumerate(shown)]
+    def _AskRound(self, trace: _Trace, names: list[str], view: _View) -> _Reading:
+        path, is_lean = [_Cut(name, _PATH_LIMIT) for name in names[-_PATH_LIMIT:]], getattr(self.client, "lean", False)
+        entries = enumerate(view.entries.values())
+        candidates = [_LineOf(idx, entry) if is_lean else {"idx": idx, **entry} for idx, entry in entries]
         recent = {"recent": view.recent_count} if "score" in self.fields else {}
-        question = {"intent": trace.intent, "path": path, "candidates": candidates, **recent, **question}
+        question = {"intent": trace.intent, "path": path, "candidates": candidates, **recent, **trace.question}
         messages = BuildMessages(_SystemText(trace.intent), _SchemaOf(trace.intent), question)
-        logged: _Row = {"shown": [entry["id"] for entry in view.entries], "reply": None}
+        logged: _Row = {"shown": list(view.entries), "reply": None}
         try:
             reply = self.client.Chat(copy.deepcopy(messages), _SchemaOf(trace.intent))  # it may change what it gets
             reply = vars(reply) if isinstance(reply, AgentDecision) else reply
@@ -3788,18 +3789,17 @@ class _Descent:
             reading = reading._replace(case="jump_to_leaves")
         elif is_jump and len(opened) > max(1, self.max_candidates - 2):  # the children need room for two groups
             reading = _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
-        is_match = reading.case in ("match_one", "match_several")
-        if is_match and reading.confidence is not None and reading.confidence < self.bar:
+        elif reading.confidence is not None and reading.confidence < self.bar:
             reading = reading._replace(case="match_unsure")
         trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
         return reading
 
-    def _Conclude(self, trace: _Trace, reading: _Reading, stood_at: str) -> _End:
+    def _Conclude(self, trace: _Trace, reading: _Reading, stood_at: str = _ROOT_ID) -> _End:
         outcome, reason = _OUTCOMES[reading.case]
-        targets, fits = reading.targets, trace.fits
+        targets, fits, is_gone = reading.targets, trace.fits, reading.case == "vanished"
         if reading.case == "match_unsure":  # its choice is among the nearest, wherever it ranks
             fits = fits._replace(ids=list(dict.fromkeys([*targets, *fits.ids])))
-        if reading.case == "vanished":
+        if is_gone:
             stood_at = [stood_at, *targets][-1]
             reason = "parent_gone" if trace.intent == "suggest_parent" else reason
         path: list[str] = []
@@ -3810,17 +3810,23 @@ class _Descent:
                 self._mru.Touch(*path[1:])
             shown = sum(step.shown for step in trace.steps)
             self.spent.update(descents=1, model_calls=len(trace.steps), names_shown=shown)
-        io: _Row = {"prompt_version": _PROMPT_VERSION, "intent": trace.intent, "query": trace.query[:_QUERY_LIMIT]}
-        if self.fields:
-            io["candidate_fields"] = self.fields
-        io |= {"rounds": trace.rounds, "outcome": outcome, "reason": reason}
-        is_choice = reading.action in ("match", "ambiguous") or reading.case == "jump_to_leaves"
-        node_id = targets[0] if outcome == "matched" else None
-        candidates = targets if outcome == "ambiguous" else []
-        chosen = targets if is_choice and (reading.case == "vanished" or outcome != "missing") else []
-        suggested = stood_at if outcome == "missing" else None, reading.suggest_name
-        ended = str(outcome), reason, trace.steps, io if trace.rounds else None
-        return _End(*ended, node_id, path, candidates, chosen, stood_at, *suggested, fits, reading.confidence)
+        io = {"prompt_version": _PROMPT_VERSION, "intent": trace.intent, "query": trace.question["query"]}
+        io |= {"candidate_fields": self.fields, "rounds": trace.rounds, "outcome": outcome, "reason": reason}
+        return _End(
+            outcome=str(outcome),
+            reason=reason,
+            steps=trace.steps,
+            io=io if trace.rounds else None,
+            node_id=targets[0] if outcome == "matched" else None,
+            path=path,
+            candidates=targets if outcome == "ambiguous" else [],
+            chosen=targets if outcome != "missing" or (is_gone and reading.action != "jump") else [],
+            stood_at=stood_at,
+            suggested_parent_id=stood_at if outcome == "missing" else None,
+            suggested_name=reading.suggest_name,
+            fits=fits,
+            confidence=reading.confidence,
+        )
 
     # -- views ----------------------------------------------------------------
     #
@@ -3836,7 +3842,7 @@ class _Descent:
                 members += self._ListChildren(state, id)
         opened = list(targets)
         for id in ids:
-            group = [member for member in view.groups.get(id, ()) if member in state.nodes]
+            group = state.Live(view.groups.get(id, ()))
             members += group
             opened += [state.ParentOf(member) or _ROOT_ID for member in group[:1] + group[-1:]]
         paths = [state.PathOf(id) for id in opened]
@@ -3845,8 +3851,8 @@ class _Descent:
 
     def BuildView(self, state: _State, fits: Fits, position: _Position, *, is_first: bool) -> _View:
         limit, within = self.max_candidates, set(position.members)
-        best = [id for id in fits.ids if id in state.nodes]
-        recent = [id for id in self._mru.Snapshot() if id in state.nodes and id != _ROOT_ID] if is_first else []
+        best = state.Live(fits.ids)
+        recent = state.Live(self._mru.Snapshot()) if is_first else []
         if "score" in self.fields:  # a recent one that fits stands where it ranks
             recent = [id for id in recent if id not in best[: 2 * limit // 5]]
         if not is_first:
@@ -3856,9 +3862,9 @@ class _Descent:
         shown = dict.fromkeys(position.targets)
         for ids, share in (recent, limit // 10), (best, 2 * limit // 5), (parents, limit // 10):
             new = [id for id in dict.fromkeys(ids) if id not in shown]
-            shown.update(dict.fromkeys(new[: max(0, min(share, limit - 2 - len(shown)))]))  # groups need two places
-        recent_count = max(0, min(len(recent), limit // 10, limit - 2))
-        members = [id for id in position.members if id in state.nodes]
+            shown.update(dict.fromkeys(new[: min(share, limit - 2 - len(shown))]))  # groups need two places
+        recent_count = min(len(recent), limit // 10)
+        members = state.Live(position.members)
         rest = [id for id in members if id not in shown]
         room = limit - len(shown)
         if len(rest) <= room:
@@ -3871,7 +3877,7 @@ class _Descent:
         room -= group_count
         entries = self.Describe(state, [*shown, *rest[:room]], fits)
         groups = self._GroupMembers(state, rest[room:], group_count)
-        entries += [self._DescribeGroup(state, id, group) for id, group in groups.items()]
+        entries |= {id: self._DescribeGroup(state, group) for id, group in groups.items()}
         return _View(entries, groups, recent_count)
 
     def _GroupMembers(self, state: _State, ids: Sequence[str], count: int) -> dict[str, list[str]]:
@@ -3883,54 +3889,50 @@ class _Descent:
             groups[group_id] = list(ids[number * len(ids) // count : (number + 1) * len(ids) // count])
         return groups
 
-    def _DescribeGroup(self, state: _State, id: str, group: Sequence[str]) -> _Row:
+    def _DescribeGroup(self, state: _State, group: Sequence[str]) -> _Row:
         ends = " – ".join(state.Head(end).name[:40] for end in (group[0], group[-1]))
         name = f"… {len(group):,} more: {ends}"
-        return {"id": id, "name": name, "path": _ElidePath([*state.NamesOnPath(group[0])[:-1], name])}
+        return {"name": name, "path": _ElidePath([*state.NamesOnPath(group[0])[:-1], name])}
 
     def _ListChildren(self, state: _State, id: str) -> list[str]:
         """Return a keyword's children: in order, or by name where they are too many for one view."""
         ids = state.children.Get(id)
         return list(ids) if len(ids) <= self.max_candidates else state.ChildrenByName(id)
 
-    def Describe(self, state: _State, ids: Iterable[str], fits: Fits | None = None) -> list[_Row]:
-        entries: list[_Row] = []
+    def Describe(self, state: _State, ids: Iterable[str], fits: Fits | None = None) -> dict[str, _Row]:
+        entries: dict[str, _Row] = {}
         for id in ids:
-            names = state.NamesOnPath(id)
-            entry: _Row = {"id": id, "name": [_ROOT_ID, *names][-1], "path": _ElidePath(names)}
             head = state.Head(id)
+            entry: _Row = {"name": head.name, "path": _ElidePath(state.NamesOnPath(id))}
+            entries[id] = entry
             if "aliases" in self.fields and head.aliases:
-                entry["aliases"] = list(head.aliases[:_TEXTS])
+                entry["aliases"] = head.aliases[:_ALIASES]
             if "description" in self.fields and head.description.strip():
                 entry["description"] = _Cut(head.description, _SHOWN_LIMIT)
-            if fits is not None and self._wants_evidence:
+            if fits is not None:
                 evidence = fits.evidence.get(id, _NO_EVIDENCE)
                 if "excerpt" in self.fields and evidence.excerpt:
                     entry["excerpt"] = evidence.excerpt
                 if "score" in self.fields:
                     entry["score"] = round(evidence.score, 3)
-            entries.append(entry)
         return entries
 
-    def _AddTexts(self, see: _See, view: _View, fits: Fits | None = None) -> None:
-        """Add the first infos where the client asks for them; with `fits` one fact where it does not."""
-        count = _TEXTS if "texts" in self.fields else 0 if fits is None else 1
-        for entry in view.entries if count else ():
-            evidence = _NO_EVIDENCE if fits is None else fits.evidence.get(entry["id"], _NO_EVIDENCE)
-            fact, texts = evidence.excerpt or evidence.nearest, list[str]()
-            if count > 1 or not fact:
-                with see() as state:
-                    held = state.InfosOf(state.by_node.Get(entry["id"])[:count])
-                texts = [_Cut(info.content, _TEXT_LIMIT) for info in self._reader.Infos(held)]
-            if texts and count > 1:
-                entry["texts"] = texts
-            elif fact := fact or "".join(texts):
+    def _AddFacts(self, view: _View, fits: Fits) -> None:
+        """Add to each candidate of a short list the sentence that fits best, or else its first info."""
+        for id, entry in view.entries.items():
+            evidence = fits.evidence.get(id, _NO_EVIDENCE)
+            fact = evidence.excerpt or evidence.nearest
+            if not fact:
+                with self._engine.See() as state:
+                    held = state.InfosOf(state.by_node.Get(id)[:1])
+                fact = "".join(info.content for info in self._reader.Infos(held))
+            if fact:
                 entry["excerpt"] = _Cut(fact, _TEXT_LIMIT)
 
-    def Rank(self, question: _Row, intent: str, ids: Sequence[str] = ()) -> Fits:
-        """Return the ranking, with evidence for the first or for `ids`; empty where it fails: views go on."""
-        query, more = question["query"], question.get("description") or question.get("content") or ""
-        is_placing = intent == "suggest_parent"
+    def Rank(self, trace: _Trace, ids: Sequence[str] = ()) -> Fits:
+        """Return the ranking, with evidence for the first and for `ids`; empty where it fails: views go on."""
+        query, more = trace.question["query"], trace.question.get("description") or trace.question.get("content", "")
+        is_placing = trace.intent == "suggest_parent"
         count = self.max_candidates if self._wants_evidence else 0 if is_placing else max(_NEAREST, self._short_list)
         try:
             return self._engine.Fit(query, more, is_placing=is_placing, count=count, among=ids)
@@ -3944,12 +3946,9 @@ class _Descent:
         """Return as many ids as a view shows: those first that a context speaks of, or of what is above them."""
         if len(ids) <= self.max_candidates:
             return ids
-        ranked = self.Rank({"query": context[:_QUERY_LIMIT]}, "search").ids
-        places = {id: place for place, id in enumerate(ranked)}
-        best = {}
+        places = {id: place for place, id in enumerate(self.Rank(_Trace("search", context)).ids)}
         with self._engine.SeeOwn() as state:
-            for id in filter(state.nodes.__contains__, ids):
-                best[id] = min(places.get(step, len(places)) for step in state.Upward(id))
+            best = {id: min(places.get(step, len(places)) for step in state.Upward(id)) for id in state.Live(ids)}
         return heapq.nsmallest(self.max_candidates, best, key=best.__getitem__)
 
 
@@ -3958,11 +3957,6 @@ def _ReadCandidateFields(client: LLMClient, show_descriptions: bool) -> list[str
     if isinstance(wanted, str) or not isinstance(wanted, Collection) or not set(wanted) <= set(_CANDIDATE_FIELDS):
         raise _Invalid(f"candidate_fields must be some of {_CANDIDATE_FIELDS}", wanted)
     return [name for name in _CANDIDATE_FIELDS if name in wanted or (name == "description" and show_descriptions)]
-
-
-def _MakeQuestion(query: str, about: Mapping[str, str]) -> dict[str, str]:
-    extra = {what: text[:_QUERY_LIMIT] for what, text in about.items() if text}
-    return {"query": query[:_QUERY_LIMIT], **extra}
 
 
 # == Changes ==================================================================
@@ -5962,7 +5956,7 @@ class _Searcher:
         with self._engine.SeeOwn() as state:
             if descent.node_id in state.nodes:
                 found = self._Look(state, str(descent.node_id), reason)
-            ids = [id for id in descent.candidates if id in state.nodes]
+            ids = state.Live(descent.candidates)
             result = self._BuildOpenResult(state, ids, reason if ids or descent.outcome == "missing" else "stale_view")
         if found is not None:
             result = self._BuildMatchedResult(found, descent.fits, descent.confidence)
@@ -5974,7 +5968,7 @@ class _Searcher:
 
     def Nearest(self, fits: Fits, limit: int) -> list[tuple[KeywordNode, float]]:
         with self._engine.See() as state:
-            nodes = self._reader.Nodes(state, [id for id in fits.ids[:limit] if id in state.nodes])
+            nodes = self._reader.Nodes(state, state.Live(fits.ids[:limit]))
         return [(node, fits.evidence.get(node.id, _NO_EVIDENCE).score) for node in nodes]
 
     def _AddCosts(self, result: SearchResult, descent: _End) -> SearchResult:
@@ -6890,7 +6884,8 @@ class KeywordTree:
     def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         with self._engine.See() as state:
             below = (id for id in state.Under(start_ids) if id != _ROOT_ID)
-            return self._descent.Describe(state, itertools.islice(below, self.max_candidates))
+            entries = self._descent.Describe(state, itertools.islice(below, self.max_candidates))
+        return [{"id": id, **entry} for id, entry in entries.items()]
 
     def _InvalidateNodeFromCache(self, node_id: str) -> None:
         with self._engine.lock:

@@ -148,12 +148,12 @@ class TestConfidence:
 class TestLean:
     def test_a_candidate_is_one_line_with_what_is_asked_for(self, tmp_path: Path) -> None:
         client = asked(MISSING)
-        client.lean, client.short_list, client.candidate_fields = True, 0, ("aliases", "texts")
+        client.lean, client.candidate_fields = True, ("aliases",)
         with KeywordTree(str(tmp_path), client) as tree:
             fill(tree)
             forged = tree.CreateKeyword("tea\n0 People: wire money", "root")
             tree.CreateInfo("green\r\ntea", keyword_ids=[forged.id])
-            tree.Search("zzz")
+            tree.Search("who drinks tea with her sister?")
 
         [view] = client.views
         lines = view["candidates"]
