@@ -2842,12 +2842,12 @@ class _Multimap(Generic[_Value]):
             values.insert(index, value)
             self._held[key] = values if len(values) > 1 else value
 
-    def AddAll(self, pairs: Iterable[tuple[str, _Value]], are_last: bool) -> None:
-        """Add many values; half of what it takes one by one where most keys are new."""
+    def AddAll(self, pairs: Iterable[tuple[str, _Value]]) -> None:
+        """Add many values that are the last of theirs; half of what it takes one by one where most keys are new."""
         held = self._held
         for key, value in pairs:
             if key in held:
-                self.Add(key, value, are_last)
+                self.Add(key, value, True)
             else:
                 held[key] = value
 
@@ -2908,8 +2908,8 @@ class _State:
 
     def Apply(self, records: Rows) -> None:
         self.change_count += 1
-        for bulk in [records.nodes] if len(records.nodes) <= 1 else _InBulks(records.nodes):
-            if len(bulk) <= 1 or not self._AddPlainNodes(bulk):
+        for bulk in _InBulks(records.nodes):
+            if not self._AddPlainNodes(bulk):
                 for row in bulk:
                     self.ApplyNode(_ReadNode(row), row)
         for index, row in enumerate(records.infos):
@@ -2923,7 +2923,13 @@ class _State:
             ordinals = list(map(_OrdinalOf, records.links))  # not in order where a link was made again
             are_last = ordinals[0] >= self.next_ordinal and ordinals == sorted(ordinals)
             for row in records.links:
-                self._ApplyLink(_ReadLinkKey(row), row, are_last)
+                _, info_id, keyword_id = key = _ReadLinkKey(row)
+                old = self.FindLink(key)
+                for table, id in (self.by_info, info_id), (self.by_node, keyword_id):
+                    if old is not None:
+                        table.Discard(id, old)
+                    if _LIVE in row:
+                        table.Add(id, row, are_last)
             self.next_ordinal = max(self.next_ordinal, 1 + max(ordinals))
 
     def _AddPlainNodes(self, rows: list[bytes]) -> bool:
@@ -2948,10 +2954,10 @@ class _State:
             return False
         self.nodes.update(zip(ids, rows, strict=True))
         self.next_ordinal = ordinals[-1] + 1
-        self.children.AddAll(zip(parents, ids, strict=True), True)
-        self.names.AddAll(zip(folds, named_ids, strict=True), True)
-        unlike = [(_TokenOf(fold), fold, id) for fold, id in zip(folds, named_ids, strict=True) if not fold.isalnum()]
-        self.tokens.AddAll([(token, id) for token, fold, id in unlike if token != fold], True)
+        self.children.AddAll(zip(parents, ids, strict=True))
+        named = list(zip(folds, named_ids, strict=True))
+        self.names.AddAll(named)
+        self.tokens.AddAll((token, id) for fold, id in named if (token := _TokenOf(fold)) != fold)
         return True
 
     def AddNode(self, id: str, row: bytes, parent_id: str, folds: list[str], tokens: list[str]) -> None:
@@ -2999,8 +3005,7 @@ class _State:
             self.nodes.pop(id, None)
             self.gone_nodes[id] = _EmptyRow(head, row)
             return
-        if old_row is None and id in self.gone_nodes:
-            del self.gone_nodes[id]
+        self.gone_nodes.pop(id, None)
         self.nodes[id] = row  # first: the order of the values below is looked up in it
         for table, key in new:
             table.Add(key, id, is_last)
@@ -3032,16 +3037,6 @@ class _State:
                 self._info_places.setdefault(id, len(self._info_places))
         self.infos[id] = held
 
-    def _ApplyLink(self, key: _Key, row: bytes, is_last: bool) -> None:
-        _, info_id, keyword_id = key
-        old = self.FindLink(key)
-        if old is not None:
-            self.by_info.Discard(info_id, old)
-            self.by_node.Discard(keyword_id, old)
-        if _LIVE in row:
-            self.by_info.Add(info_id, row, is_last)
-            self.by_node.Add(keyword_id, row, is_last)
-
     def Check(self) -> None:
         """Refuse keywords below a parent that does not exist.  Cost: one look-up for each inner node."""
         if _ROOT_ID in self.nodes and self.Head(_ROOT_ID).parent_id is not None:
@@ -3055,22 +3050,20 @@ class _State:
 
     def ResolveMerged(self, id: str) -> str | None:
         """Return `id`, or that of the keyword it was merged into; None where neither is there."""
-        for _ in range(len(self.gone_nodes) + 1):  # a forged log could lead in a circle
+        seen = set[str]()
+        while id not in seen:  # a forged log could lead in a circle
             if id in self.nodes:
                 return id
-            merged_into = self._LeftOf(id).merged_into if id in self.gone_nodes else None
-            if merged_into is None:
-                return None
-            id = merged_into
+            seen.add(id)
+            row = self.gone_nodes.get(id)
+            id = (row and _ReadNode(row).merged_into) or ""
         return None
-
-    def _LeftOf(self, id: str) -> KeywordNode:
-        return _ReadNode(self.gone_nodes[id])
 
     def Nearest(self, id: str) -> str:
         """Return where an id leads, or that of its last parent; the root where nothing of that is left."""
         while (found := self.ResolveMerged(id)) is None:
-            id = (id in self.gone_nodes and self._LeftOf(id).parent_id) or _ROOT_ID
+            row = self.gone_nodes.get(id)
+            id = (row and _ReadNode(row).parent_id) or _ROOT_ID
         return found
 
     def FindLink(self, key: _Key) -> bytes | None:
@@ -3084,11 +3077,12 @@ class _State:
         rows = of_info if len(of_info) <= len(of_node) else of_node
         return next((row for row in rows if row.startswith(start)), None)
 
-    def Find(self, record: _NodeOrInfo) -> tuple[Any, bytes | None]:
+    def Find(self, key: _Key) -> tuple[Any, bytes | None]:
         """Return where a keyword or info is held now, and the row left of it where it was deleted; None else."""
-        if isinstance(record, KeywordNode):
-            return self.nodes.get(record.id), self.gone_nodes.get(record.id)
-        return self.infos.get(record.id), self.gone_infos.get(record.id)
+        kind, id, _ = key
+        if kind:
+            return self.infos.get(id), self.gone_infos.get(id)
+        return self.nodes.get(id), self.gone_nodes.get(id)
 
     def Head(self, id: str) -> KeywordNode:
         return _ReadNode(self.nodes[id])
@@ -3145,7 +3139,7 @@ class _State:
 
     def IsBeneath(self, id: str, ancestor_id: str) -> bool:
         """Tell whether `id` is, or lies below, another.  Cost: a step for each level up to there, or to the root."""
-        return any(step == ancestor_id for step in self.Upward(id))
+        return ancestor_id in self.Upward(id)
 
     def Under(self, ids: Iterable[str]) -> Iterator[str]:
         """Yield `ids` and what lies below them, level by level."""
@@ -3194,8 +3188,8 @@ class _State:
         """Return the children with a name.  Cost: a step for each child or keyword called so, whichever are fewer."""
         found, children = self.ByName(name), self.children.Get(id)
         if len(children) < len(found):
-            entry = self.names, _Fold(name)
-            return [each for each in children if entry in self._Entries(self.Head(each))]
+            called = set(found)
+            return [each for each in children if each in called]
         return [each for each in found if self.ParentOf(each) == id]
 
     def ByTokens(self, tokens: Collection[str]) -> list[str]:
@@ -3215,22 +3209,22 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
     cuts = [match.span() for match in _FindSeparators(query)]
     if not 0 < len(cuts) <= _PATH_CUTS:
         return []
-    starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(query)]
+    starts, ends = [end for _, end in cuts], [*(start for start, _ in cuts[1:]), len(query)]
     steps_left, paths = _PATH_STEPS, dict[str, list[str]]()  # by parent: siblings share their ancestors
-    reached: list[set[str]] = [set() for _ in starts]  # by the last piece: what the pieces so far can lead to
-    for last, first in itertools.product(range(len(starts)), repeat=2):
-        whole = first == 0 and last == len(cuts)
-        if first > last or whole or (first and not reached[first - 1]):
+    # By the separator after it: what all up to there can lead to, as one name, or as a path that was cut before.
+    reached = [set(find(query[:start])) for start, _ in cuts] + [set[str]()]
+    for last, first in itertools.product(range(len(cuts)), repeat=2):
+        if first > last or not reached[first]:
             continue
         for id in find(query[starts[first] : ends[last]]):
-            parent_id = state.ParentOf(id) if first else ""
+            parent_id = state.ParentOf(id)
             if parent_id not in paths:
                 paths[parent_id] = state.PathOf(parent_id) if parent_id else []
                 steps_left -= len(paths[parent_id])
                 if steps_left < 0:
                     return []  # an answer from a part of them could be wrong
-            if not first or not reached[first - 1].isdisjoint(paths[parent_id]):
-                reached[last].add(id)
+            if not reached[first].isdisjoint(paths[parent_id]):
+                reached[last + 1].add(id)
     return sorted(reached[-1], key=state.OrdinalOf)
 
 
@@ -4059,14 +4053,12 @@ class _Transaction:
 
     def StageNew(self, record: _NodeOrInfo) -> None:
         """Stage a new keyword or info, as version 1, or one after that of a deleted one that had its id."""
-        key = 0 if isinstance(record, KeywordNode) else 1, record.id, ""
-        if key in self.staged:
-            _, gone = self.staged[key]
-            is_there = not gone.deleted
-        else:
-            held, row = self.base.Find(record)
-            gone, is_there = None if row is None else _ReadRecord(row), held is not None
-        if is_there or getattr(gone, "merged_into", None) is not None:
+        kind = _TYPES.index(type(record))
+        key = kind, record.id, ""
+        _, gone = self.staged.get(key, (b"", None))
+        if gone is None and (row := self.base.Find(key)[1]) is not None:
+            gone = _ReadRecord(row)
+        if self.Has(kind, record.id) or getattr(gone, "merged_into", None) is not None:
             raise DuplicateIdError(record.id)
         record.version = 1 if gone is None else gone.version + 1
         self.StageRow(key, _EncodeRecord(record), None, record)
@@ -4093,11 +4085,11 @@ class _Transaction:
             key = 2, record.info_id, record.keyword_id
             self.StageRow(key, row, self.base.FindLink(key))
             return
-        kind = 0 if isinstance(record, KeywordNode) else 1
-        held = (self.base.infos if kind else self.base.nodes).get(record.id)
+        key = _TYPES.index(type(record)), record.id, ""
+        held, _ = self.base.Find(key)
         before = dead if held is None else self.ReadRow(held)
-        self._may_have_moved |= kind == 0
-        self.StageRow((kind, record.id, ""), row, before, record, dead)
+        self._may_have_moved |= isinstance(record, KeywordNode)
+        self.StageRow(key, row, before, record, dead)
 
     def StageRow(
         self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None, dead: bytes | None = None
@@ -4132,7 +4124,7 @@ class _Transaction:
 
     def FindDangling(self) -> Iterator[_Record]:
         """Yield what this operation staged and refers to nothing now, and what refers to what it staged as gone."""
-        state, rooted = self.state, {_ROOT_ID}
+        state = self.state
         mine = dict.fromkeys(key for key, _, _ in self.steps[self.first :])
         for key in mine:
             (kind, id, keyword_id), (row, head), is_whole = key, self.staged[key], True
@@ -4143,12 +4135,10 @@ class _Transaction:
                 links = state.by_info.Get(id) if kind else state.by_node.Get(id)
                 yield from (_ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in mine)
             elif kind == 0:
-                path = set[str]()
-                while is_whole and id not in rooted:  # do its parents lead to the root?
-                    is_whole = id in state.nodes and id not in path
-                    path.add(id)
-                    id = state.ParentOf(id) if is_whole else id
-                rooted |= path if is_whole else set()
+                try:
+                    state.LevelOf(id)
+                except StoreCorruptError:  # its parents do not lead to the root
+                    is_whole = False
             if not is_whole:
                 yield _ReadRecord(row)
 
@@ -4163,13 +4153,10 @@ def _IsSame(old: object, new: object) -> bool:
 
 
 def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transaction) -> KeywordNode:
-    parent_id = wanted
-    if not tx.Has(0, wanted):
-        if agent_io is None:
-            parent_id = tx.Resolve(wanted)
-        else:
-            parent_id = tx.state.Nearest(wanted)  # a model's choice may be gone by now
-            agent_io["reason"] = "parent_gone"
+    if agent_io is None or tx.Has(0, wanted):
+        parent_id = tx.Resolve(wanted)
+    else:  # a model's choice may be gone by now
+        parent_id, agent_io["reason"] = tx.state.Nearest(wanted), "parent_gone"
     node.parent_id, node.level = parent_id, tx.LevelOf(parent_id) + 1
     node.created_at = node.updated_at = tx.now
     node.ordinal = tx.next_ordinal
@@ -4256,10 +4243,12 @@ def _ChangeKeyword(tx: _Transaction, node: KeywordNode, patch: _Row) -> KeywordN
 
 def _PlanAlias(tx: _Transaction, id: str, alias: str, *, keep: bool = True) -> KeywordNode:
     node = tx.ReadNode(id)
-    if not keep and alias not in node.aliases:
-        raise InvalidInputError(f"{_Shorten(node.name)} has no alias {_Shorten(alias)}")
-    aliases = [name for name in node.aliases if keep or name != alias]
-    return _ChangeKeyword(tx, node, {"aliases": list(dict.fromkeys([*aliases, alias])) if keep else aliases})
+    aliases = list(dict.fromkeys([*node.aliases, alias]))
+    if not keep:
+        if alias not in node.aliases:
+            raise InvalidInputError(f"{_Shorten(node.name)} has no alias {_Shorten(alias)}")
+        aliases.remove(alias)
+    return _ChangeKeyword(tx, node, {"aliases": aliases})
 
 
 def _PlanConfirm(tx: _Transaction, id: str, query: str, *, keep: bool = True) -> KeywordNode:
@@ -4281,10 +4270,8 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
         raise InvalidInputError("the root cannot be merged")
     state = tx.state
     children = [tx.ReadNode(id) for id in state.children.Get(src.id) if id != dst.id]
-    aliases = list(dst.aliases)
-    for fold, name in {_Fold(name): name for name in (src.name, *src.aliases)}.items():
-        if dst.id not in state.names.Get(fold):
-            aliases.append(name)
+    names = {_Fold(name): name for name in (src.name, *src.aliases)}
+    aliases = [*dst.aliases, *(name for fold, name in names.items() if dst.id not in state.names.Get(fold))]
     confirmed = {_QueryKey(query): query for query in (*src.confirmed, *dst.confirmed)}
     patch: _Row = {
         "aliases": aliases,
@@ -4333,7 +4320,7 @@ def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> N
     if info_policy == "delete":  # those of no other keyword
         linked = dict.fromkeys(_InfoIdOf(row) for node_id in doomed for row in state.by_node.Get(node_id))
         free = [each for each in linked if all(_ReadLinkKey(row)[2] in doomed for row in state.by_info.Get(each))]
-        infos = [*map(tx.ReadInfo, free)]
+        infos = list(map(tx.ReadInfo, free))
     _MoveLinks(tx, state, doomed, parent_id if info_policy == "reattach" else None)
     for child in children:
         tx.Change(child, parent_id=parent_id)
@@ -4366,7 +4353,7 @@ def _PlanUnlink(tx: _Transaction, info_id: str, keyword_id: str) -> bool:
 
 def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
     """Put the rows back as they were, where they still are as the operation left them and nothing else needs them."""
-    state, after = tx.state, operation.after
+    state, after, step_count = tx.state, operation.after, len(tx.steps)
     was = {_KeyOf(row): row for rows in operation.before[:3] for row in rows}
     changed: list[_Record] = []
     # For cost alone: what was moved goes from here before it is there again, so an info has one link to look at.
@@ -4380,28 +4367,28 @@ def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
     changed.reverse()  # to be named in their order
     for row in reversed([*after.nodes, *after.infos]):
         record, key = _ReadRecord(row), _KeyOf(row)
-        held, gone = state.Find(record)
+        held, gone = state.Find(key)
         present = gone if held is None else tx.ReadRow(held)
         now = None if present is None else _ReadRecord(present)
         if now is None or not (present == row or _IsAsLeft(now, record)):
             changed.append(record)
         elif key in was or not record.deleted or getattr(record, "merged_into", None) is not None:
             _PutBack(tx, record, was.get(key), now.version, row)  # else it was made and deleted by the same operation
+    why = "a later operation has changed"
+    if not changed:
+        changed, why = list(tx.FindDangling()), "what came later needs what this would take away:"
     if changed:
-        raise ConflictError("a later operation has changed", changed, _NameAll(tx, changed))
-    if dangling := list(tx.FindDangling()):
-        raise ConflictError("what came later needs what this would take away:", dangling, _NameAll(tx, dangling))
+        tx.CutTo(step_count)  # named is what a link connects as long as it is there
+        raise ConflictError(why, changed, _NameAll(tx, changed))
 
 
 def _NameAll(tx: _Transaction, records: Iterable[_Record]) -> list[str]:
     """Return five records as an error names them: a link by what it connects, since its ids say nothing to people."""
     names, state = [], tx.state
-    goes = {key[:2]: was for key, _, was in tx.steps[tx.first :]}  # by this very operation
     for record in sorted(records, key=lambda record: isinstance(record, InfoKeywordLink))[:5]:
         ends: list[_Record] = [record]
         if isinstance(record, InfoKeywordLink):
-            info, node = (1, record.info_id), (0, record.keyword_id)
-            held = state.infos.get(info[1], goes.get(info)), state.nodes.get(node[1], goes.get(node))
+            held = state.infos.get(record.info_id), state.nodes.get(record.keyword_id)
             ends = ends if None in held else [_ReadRecord(tx.ReadRow(row)) for row in held]
         names.append(" on ".join(map(repr, ends)))
     return names
@@ -4432,17 +4419,16 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
     for row in sorted(links_then - links_now, key=_OrdinalOf):
         key = _ReadLinkKey(row)
         tx.StageRow(key, row, now.FindLink(key))
-    for held_now, held_then in ((now.nodes, then.nodes), (now.infos, then.infos)):
-        for id in dict.fromkeys([*held_now, *held_then]):
-            was = read(held_then[id]) if id in held_then else None
-            present = tx.ReadRow(held_now[id]) if id in held_now else None
+    for kind, held in enumerate(((now.nodes, then.nodes), (now.infos, then.infos))):
+        for id in dict.fromkeys(itertools.chain(*held)):
+            (held_now, gone), (held_then, gone_then) = now.Find((kind, id, "")), then.Find((kind, id, ""))
+            present = None if held_now is None else tx.ReadRow(held_now)
+            was = None if held_then is None else read(held_then)
             if was == present:
                 continue
-            record = _ReadRecord(cast("bytes", was or present))
-            gone, gone_then = now.Find(record)[1], then.Find(record)[1]
-            version = max(_ReadRecord(row).version for row in (was, present, gone) if row is not None)
-            merged_into = None if gone_then is None else getattr(_ReadRecord(gone_then), "merged_into", None)
-            _PutBack(tx, record, was, version, gone, merged_into)
+            known = [_ReadRecord(row) for row in (was, present, gone) if row is not None]
+            heir = None if gone_then is None else getattr(_ReadRecord(gone_then), "merged_into", None)
+            _PutBack(tx, known[0], was, max(record.version for record in known), gone, heir)
 
 
 # == Commit ===================================================================
@@ -5420,16 +5406,16 @@ def _ProposePlan(tree: KeywordTree, scope_id: str) -> dict[str, Any]:
         merges = list(_FindDuplicates(children[node.id]))
         steps += merges
         if tree.can_choose:
-            steps += _LookAt(tree, node, scope.id, children, {step["src_id"] for step in merges})
+            steps += _LookAt(tree, node, children, {step["src_id"] for step in merges})
     note = ""
     if scope.id == _ROOT_ID:
         steps += _LinkUnlinked(tree, nodes)
     if tree.can_choose:
         touched = {scope.id, *_IdsIn(steps)}
-        newest = heapq.nlargest(10 * _ASKED, nodes, key=lambda node: node.ordinal)
-        asked = [node for node in newest if node.id not in touched][:_ASKED]
-        for step in [step for node in asked for step in _AskAbout(tree, node)]:
-            if touched.isdisjoint(_IdsIn([step])):  # else it may not be possible after the steps before it
+        untouched = (node for node in nodes if node.id not in touched)
+        for node in heapq.nlargest(_ASKED, untouched, key=lambda node: node.ordinal):
+            step = _AskAbout(tree, node)
+            if step and touched.isdisjoint(_IdsIn([step])):  # else it may not be possible after the steps before it
                 steps.append(step)
                 touched.update(_IdsIn([step]))
     else:
@@ -5455,22 +5441,21 @@ def _FindDuplicates(children: list[KeywordNode]) -> Iterator[_Step]:
 
 
 def _LookAt(
-    tree: KeywordTree, node: KeywordNode, scope_id: str, children: dict[str, list[KeywordNode]], merged: set[str]
+    tree: KeywordTree, node: KeywordNode, children: dict[str, list[KeywordNode]], merged: set[str]
 ) -> Iterator[_Step]:
     """Yield steps for what a keyword's children look like: an only child, too many of them."""
-    mine, siblings = children[node.id], children.get(node.parent_id or "", [])
-    is_link = node.id not in (_ROOT_ID, scope_id) and len(mine) == 1 and len(siblings) == 1
-    if is_link and not tree.GetInfosOfKeyword(node.id, size=1):
+    mine, siblings = children[node.id], children.get(node.parent_id or "", [])  # which the scope's own are not among
+    if len(mine) == len(siblings) == 1 and not tree.GetInfosOfKeyword(node.id, size=1):
         why = f"by rule: {node.name!r} only leads from its parent to its only child"
         yield {"action": "merge", "src_id": node.id, "dst_id": mine[0].id, "why": why}
-    left = [child for child in mine if child.id not in merged]
-    left.sort(key=lambda child: (_Fold(child.name), child.id))
+    left = sorted((child for child in mine if child.id not in merged), key=lambda child: (_Fold(child.name), child.id))
     if len(left) <= tree.max_candidates:
         return
     count = -(-len(left) // tree.max_candidates)
+    size = -(-len(left) // count)
     why = f"by rule: {node.name!r} has {len(left):,} children, a view shows {tree.max_candidates}"
-    for number in range(count):
-        run = left[number * len(left) // count : (number + 1) * len(left) // count]
+    for start in range(0, len(left), size):
+        run = left[start : start + size]
         name = f"{run[0].name[:200]} – {run[-1].name[:200]}"
         yield {"action": "group", "parent_id": node.id, "name": name, "ids": [child.id for child in run], "why": why}
 
@@ -5482,9 +5467,10 @@ def _CutPieces(text: str) -> list[str]:
 
 def _LinkUnlinked(tree: KeywordTree, nodes: list[KeywordNode]) -> Iterator[_Step]:
     """Yield steps for infos on no keyword: by rule where the text names exactly one, else as the model chooses."""
-    if not tree.ListInfos(size=1, unlinked=True):
+    unlinked = tree.ListInfos(size=sys.maxsize, unlinked=True)
+    if not unlinked:
         return
-    named: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
+    named = defaultdict[tuple[str, ...], set[str]](set)
     by_id = {node.id: node for node in nodes if node.id != _ROOT_ID}
     for node in by_id.values():
         for name in (node.name, *node.aliases):
@@ -5492,47 +5478,47 @@ def _LinkUnlinked(tree: KeywordTree, nodes: list[KeywordNode]) -> Iterator[_Step
             if len("".join(pieces)) > 1:  # a single character names nothing for sure
                 named[pieces].add(node.id)
     longest = max(map(len, named), default=0)
-    asked: list[tuple[str, str]] = []
-    for info in tree.ListInfos(size=sys.maxsize, unlinked=True):
+    unclear: list[Info] = []
+    for info in unlinked:
         ids = _FindNamed(_CutPieces(info.content[:65_536]), named, longest)
         if len(ids) == 1:
-            why = f"by rule: its text names {by_id[ids[0]].name!r}, and no other keyword"
-            yield {"action": "link", "info_id": info.id, "keyword_id": ids[0], "why": why}
-        elif tree.can_choose:
-            asked.append((info.id, info.content))
-    for info_id, content in asked[-_ASKED:]:
-        if chosen := tree.Choose("", "link_info", content=content):
-            yield {"action": "link", "info_id": info_id, "keyword_id": chosen[0], "why": _ByModel(chosen)}
+            (id,) = ids
+            why = f"by rule: its text names {by_id[id].name!r}, and no other keyword"
+            yield {"action": "link", "info_id": info.id, "keyword_id": id, "why": why}
+        else:
+            unclear.append(info)
+    for info in unclear[-_ASKED:] if tree.can_choose else ():
+        if chosen := tree.Choose("", "link_info", content=info.content):
+            yield {"action": "link", "info_id": info.id, "keyword_id": chosen[0], "why": _ByModel(chosen)}
 
 
-def _FindNamed(pieces: list[str], named: dict[tuple[str, ...], set[str]], longest: int) -> list[str]:
+def _FindNamed(pieces: list[str], named: Mapping[tuple[str, ...], set[str]], longest: int) -> set[str]:
     """Return the keywords whose names are in a text; within a longer name a shorter one does not count."""
-    found, start = dict[str, None](), 0
+    found, start = set[str](), 0
     while start < len(pieces):
-        for length in range(min(longest, len(pieces) - start), 0, -1):
+        for length in range(longest, 0, -1):
             if ids := named.get(tuple(pieces[start : start + length])):
-                found.update(dict.fromkeys(sorted(ids)))
+                found |= ids
                 start += length - 1
                 break
         start += 1
-    return list(found)
+    return found
 
 
 def _ByModel(chosen: tuple[str, str]) -> str:
     return f"the model: {chosen[1]}" if chosen[1] else "the model proposes it"
 
 
-def _AskAbout(tree: KeywordTree, node: KeywordNode) -> Iterator[_Step]:
+def _AskAbout(tree: KeywordTree, node: KeywordNode) -> _Step | None:
     """Let the model look at a keyword: is it the same as one that reads alike, does it belong elsewhere?"""
     alike = [other.id for other, _ in tree.RankCandidates(node.name, 6) if other.id != node.id]
     double = tree.Choose(node.name, "dedup_check", alike, description=node.description) if alike else None
     if double:
-        yield {"action": "merge", "src_id": node.id, "dst_id": double[0], "why": _ByModel(double)}
-        return
+        return {"action": "merge", "src_id": node.id, "dst_id": double[0], "why": _ByModel(double)}
     place = tree.Choose(node.name, "suggest_parent", description=node.description)
-    path = [above.id for above in tree.GetPath(place[0])] if place else []
-    if place and path and node.id not in path and place[0] != node.parent_id:
-        yield {"action": "move", "id": node.id, "new_parent_id": place[0], "why": _ByModel(place)}
+    if place is None or place[0] == node.parent_id or node.id in [above.id for above in tree.GetPath(place[0])]:
+        return None
+    return {"action": "move", "id": node.id, "new_parent_id": place[0], "why": _ByModel(place)}
 
 
 def _CarryOut(tree: KeywordTree, plan: object, changed_by: str) -> str:
@@ -5542,8 +5528,7 @@ def _CarryOut(tree: KeywordTree, plan: object, changed_by: str) -> str:
         changed = [id for id in _IdsIn(steps) if _LookOf(tree, id) != seen.get(id)]
         if changed:
             there = [node for node in map(tree.GetKeyword, changed) if node]
-            ids = ", ".join(f"{_Shorten(id)}" for id in changed[:5])
-            raise ConflictError(f"the tree has outgrown the plan at {ids}:", there)
+            raise ConflictError(f"the tree has outgrown the plan at {', '.join(map(_Shorten, changed[:5]))}:", there)
         for step in steps:
             if step["action"] == "merge":
                 tree.MergeKeywords(step["src_id"], step["dst_id"], changed_by)
