@@ -721,7 +721,7 @@ class StubLLMClient(LLMClient):
 
     def __init__(self, decisions: Iterable[Any] | None = None) -> None:
         """Take the script: replies, or exceptions to raise.  None or empty: nothing to say."""
-        self.decisions: list[Any] = list(decisions) if decisions is not None else []
+        self.decisions: list[Any] = list(decisions or ())
         self.calls: list[tuple[list[dict[str, str]], dict[str, Any]]] = []  # the arguments of every call, oldest first
 
     @override
@@ -887,7 +887,7 @@ def _CheckList(what: str, value: object, check: Callable[[str, object], str]) ->
 
 def _CheckMetadata(what: str, value: object) -> _Row:
     """Return a copy of `value` if it is a dict that JSON gives back equal; None is an empty one."""
-    if value is None or (isinstance(value, dict) and not value):
+    if value is None:
         return {}
     _CheckType(what, value, dict, "a dict")
     _CheckNesting(what, value)
@@ -981,9 +981,8 @@ def _Check(**arguments: object) -> list[Any]:
 
 def _CheckFields(what: str, fields: object, known: Set[str]) -> _Row:
     given = dict(_CheckType(what, fields, Mapping, "a dict"))
-    if not given.keys() <= known:
-        unknown = next(name for name in given if name not in known)
-        raise InvalidInputError(f"{what} has no key {_Shorten(unknown)}; known: {', '.join(sorted(known))}")
+    if unknown := [name for name in given if name not in known]:
+        raise InvalidInputError(f"{what} has no key {_Shorten(unknown[0])}; known: {', '.join(sorted(known))}")
     return {name: _CHECKS[name](name, value) for name, value in given.items()}
 
 
@@ -2946,12 +2945,11 @@ class _State:
             each = zip(ids, names, aliases, strict=True)
             pairs = [(id, text) for id, name, more in each for text in (name, *_FindPlainStrings(more))]
             named_ids, names = zip(*pairs, strict=True)
-        folds = list(map(str.strip, _Fold("\n".join(names)).split("\n")))
-        is_plain = len(folds) == len(names) and "" not in folds and len(set(ids)) == len(rows)
         is_new = self.nodes.keys().isdisjoint(ids) and self.gone_nodes.keys().isdisjoint(ids)
         is_newest = ordinals[0] >= self.next_ordinal and all(map(operator.lt, ordinals, ordinals[1:]))
-        if not (is_plain and is_new and is_newest):
+        if not (is_new and is_newest and len(set(ids)) == len(rows)):
             return False
+        folds = list(map(_Fold, names))
         self.nodes.update(zip(ids, rows, strict=True))
         self.next_ordinal = ordinals[-1] + 1
         self.children.AddAll(zip(parents, ids, strict=True))
@@ -3271,11 +3269,10 @@ class TreeView:
     def Read(self, ids: Iterable[str]) -> list[KeywordTexts]:
         """Return the searched texts of those keywords that are there.  Cost: decodes a row for each, some 5 µs."""
         self._engine.CheckIdle()
-        asked, found = list(ids), list[KeywordTexts]()
-        for start in range(0, len(asked), _PIECE):
+        ids, found = iter(ids), list[KeywordTexts]()
+        while piece := list(itertools.islice(ids, _PIECE)):
             with self._engine.See() as state:
-                there = state.Live(asked[start : start + _PIECE])
-                rows = [(state.nodes[id], list(map(_InfoIdOf, state.by_node.Get(id)))) for id in there]
+                rows = [(state.nodes[id], list(map(_InfoIdOf, state.by_node.Get(id)))) for id in state.Live(piece)]
             for row, info_ids in rows:
                 node = _ReadNode(row)
                 texts = [node.name, *node.aliases], node.description, node.confirmed
@@ -3390,6 +3387,12 @@ def _CutWords(text: str) -> list[str]:
     return words
 
 
+class _KnownTexts(NamedTuple):
+    words: Counter[str]
+    length: int  # in words
+    parent_id: str | None
+
+
 class PlainRanker:
     """Ranks by words alone: BM25 over names (which count three times), descriptions, confirmed queries and infos.
 
@@ -3403,9 +3406,7 @@ class PlainRanker:
         self._lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`
         self._position: str | None = None  # up to which it has followed; None: everything is to be read
         self._ids: dict[str, dict[str, None]] = {}  # word -> keywords
-        self._counts: dict[str, Counter[str]] = {}  # keyword -> word -> how often
-        self._lengths: dict[str, int] = {}
-        self._parents: dict[str, str | None] = {}
+        self._known: dict[str, _KnownTexts] = {}  # by keyword
 
     def Close(self) -> None:
         """Keep nothing."""
@@ -3419,32 +3420,34 @@ class PlainRanker:
         with self._lock:
             self._Follow()
             gains = defaultdict[str, float](float)
-            total, usual = len(self._counts), sum(self._lengths.values()) / max(1, len(self._counts)) or 1.0
-            found = {word: self._ids.get(word, {}) for word in _CutWords(f"{query}\n{more}")}
-            weights = {word: math.log1p((total + 1) / (len(ids) + 0.5)) for word, ids in found.items()}
-            for word, ids in found.items():
+            usual = sum(known.length for known in self._known.values()) / max(1, len(self._known)) or 1.0
+            best_possible = 0.0
+            for word in dict.fromkeys(_CutWords(f"{query}\n{more}")):
+                ids = self._ids.get(word, {})
+                weight = math.log1p((len(self._known) + 1) / (len(ids) + 0.5))
+                best_possible += weight
                 for id in ids:
-                    often, length = self._counts[id][word], self._lengths[id] / usual
-                    gains[id] += weights[word] * 2.2 * often / (often + 0.3 + 0.9 * length)
+                    words, length, _ = self._known[id]
+                    gains[id] += weight * 2.2 * words[word] / (words[word] + 0.3 + 0.9 * (length / usual))
             scores = {id: self._Score(id, gains) for id in gains}
             if is_placing:
                 votes = defaultdict[str, float](lambda: 1.0)
                 for id in sorted(gains, key=lambda id: (-gains[id], id)):
-                    votes[parent_id := self._parents[id] or _ROOT_ID] /= 2
+                    votes[parent_id := self._known[id].parent_id or _ROOT_ID] /= 2
                     scores[parent_id] = scores.get(parent_id, 0.0) + gains[id] * votes[parent_id]
             else:
-                above = [(id, parent_id) for id, parent_id in self._parents.items() if parent_id in gains]
-                scores |= {id: scores[parent_id] / 2 for id, parent_id in above if parent_id and id not in gains}
+                for id, (_, _, parent) in self._known.items():
+                    if parent is not None and parent in gains and id not in gains:
+                        scores[id] = scores[parent] / 2
             best = sorted(scores.keys() - {_ROOT_ID}, key=lambda id: (-scores[id], id))
-            best_possible = sum(weights.values()) or 1.0
             shown = dict.fromkeys((*best[:count], *among))
-            return Fits(best, {id: Evidence(min(1.0, scores.get(id, 0.0) / best_possible)) for id in shown})
+            return Fits(best, {id: Evidence(min(1.0, scores.get(id, 0.0) / (best_possible or 1.0))) for id in shown})
 
     def _Score(self, id: str, gains: Mapping[str, float]) -> float:
         score, share = 0.0, 1.0
         while id in gains and share > 0.001:  # ten levels above, nothing counts any more
             score += share * gains[id]
-            id, share = self._parents[id] or "", share / 2
+            id, share = self._known[id].parent_id or "", share / 2
         return score
 
     def _Follow(self) -> None:
@@ -3455,19 +3458,16 @@ class PlainRanker:
         if self._position is None:
             _LOGGER.info("keywords are ranked plainly, by words alone: the package's ranking is not in use")
         self._position = None  # until all is taken in: Ctrl-C may come
-        ids = {*self._view.Ids(), *self._counts} if changed is None else changed
-        for id in ids:
-            self._lengths.pop(id, None)
-            self._parents.pop(id, None)
-            for word in self._counts.pop(id, ()):
+        ids = {*self._view.Ids(), *self._known} if changed is None else changed
+        for id in ids & self._known.keys():
+            for word in self._known.pop(id).words:
                 self._ids[word].pop(id, None)
         for each in self._view.Read(ids):
             contents = [content for _, content in self._view.Contents(each.info_ids)]
             counts = Counter(_CutWords("\n".join([*each.names * 3, each.description, *each.queries, *contents])))
             for word in counts:
                 self._ids.setdefault(word, {})[each.id] = None
-            self._counts[each.id], self._lengths[each.id] = counts, counts.total()
-            self._parents[each.id] = each.parent_id
+            self._known[each.id] = _KnownTexts(counts, counts.total(), each.parent_id)
         self._position = position
 
 
@@ -3624,9 +3624,8 @@ class _End(NamedTuple):
     path: list[str]  # to it, from the root
     candidates: list[str]  # where ambiguous
     chosen: list[str]  # the model's choice, also of keywords that are gone by now
-    stood_at: str  # the lowest keyword above all that was opened
-    suggested_parent_id: str | None
-    suggested_name: str | None  # both where missing
+    suggested_parent_id: str  # the lowest keyword above all that was opened
+    suggested_name: str | None  # where missing
     fits: Fits  # the ranking of the query
     confidence: float | None  # of the model itself
 
@@ -3679,7 +3678,7 @@ class _Descent:
     log_messages: bool
     tell_error: Callable[[BaseException, object], str]
     spent: Counter[str] = field(default_factory=lambda: Counter(descents=0, model_calls=0, names_shown=0))
-    _complained_at: dict[tuple[str, str], float] = field(default_factory=dict)  # reason and kind of error -> when
+    _complained_at: dict[str, float] = field(default_factory=dict)  # kind of error -> when
 
     def __post_init__(self) -> None:
         self._wants_evidence = "excerpt" in self.fields or "score" in self.fields
@@ -3699,7 +3698,7 @@ class _Descent:
             start = position = _Position(_ROOT_ID, [], self._ListChildren(state, _ROOT_ID))
         for _ in range(self.max_rounds):
             with self._engine.See() as state:
-                if any(id not in state.nodes for id in (position.id, *position.targets)):
+                if not state.nodes.keys() >= {position.id, *position.targets}:
                     return self._Conclude(trace, _Reading("vanished"), position.id)
                 if best:
                     view = _View(self.Describe(state, state.Live(best), trace.fits), {})
@@ -3769,7 +3768,7 @@ class _Descent:
 
     def _Complain(self, reason: str, error: Exception, words: str) -> None:
         """Log that the client failed: each kind of failure once a minute at most."""
-        kind, now = (reason, type(error).__name__), time.monotonic()
+        kind, now = type(error).__name__, time.monotonic()
         if now - self._complained_at.get(kind, -math.inf) >= _COMPLAINT_S:
             self._complained_at[kind] = now
             _LOGGER.warning("the model did not answer (%s): %s", reason, words)
@@ -3815,8 +3814,7 @@ class _Descent:
             path=path,
             candidates=targets if outcome == "ambiguous" else [],
             chosen=targets if outcome != "missing" or (is_gone and reading.action != "jump") else [],
-            stood_at=stood_at,
-            suggested_parent_id=stood_at if outcome == "missing" else None,
+            suggested_parent_id=stood_at,
             suggested_name=reading.suggest_name,
             fits=fits,
             confidence=reading.confidence,
@@ -3856,23 +3854,23 @@ class _Descent:
         shown = dict.fromkeys(position.targets)
         for ids, share in (recent, limit // 10), (best, 2 * limit // 5), (parents, limit // 10):
             new = [id for id in dict.fromkeys(ids) if id not in shown]
-            shown.update(dict.fromkeys(new[: min(share, limit - 2 - len(shown))]))  # groups need two places
-        recent_count = min(len(recent), limit // 10)
-        members = state.Live(position.members)
+            shown |= dict.fromkeys(new[: min(share, limit - 2 - len(shown))])  # groups need two places
+        members, groups = state.Live(position.members), dict[str, list[str]]()
         rest = [id for id in members if id not in shown]
         room = limit - len(shown)
-        if len(rest) <= room:
+        if len(rest) > room:
+            group_count = min(room, max(2, -(-len(rest) // limit)))
+            room -= group_count
+            shown |= dict.fromkeys(rest[:room])
+            groups = self._GroupMembers(state, rest[room:], group_count)
+        else:
             for id in itertools.chain(rest, best, state.Under(members)):
                 if len(shown) == limit:
                     break
                 shown.setdefault(id)
-            return _View(self.Describe(state, shown, fits), {}, recent_count)
-        group_count = min(room, max(2, -(-len(rest) // limit)))
-        room -= group_count
-        entries = self.Describe(state, [*shown, *rest[:room]], fits)
-        groups = self._GroupMembers(state, rest[room:], group_count)
+        entries = self.Describe(state, shown, fits)
         entries |= {id: self._DescribeGroup(state, group) for id, group in groups.items()}
-        return _View(entries, groups, recent_count)
+        return _View(entries, groups, min(len(recent), limit // 10))
 
     def _GroupMembers(self, state: _State, ids: Sequence[str], count: int) -> dict[str, list[str]]:
         groups = {}
@@ -4168,12 +4166,10 @@ def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transa
 def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
     parent_id, node = _ROOT_ID, drafts[-1]
     for draft in drafts:
-        state = tx.state
-        there = state.ChildrenCalled(parent_id, draft.name)
+        there = list(map(tx.ReadNode, tx.state.ChildrenCalled(parent_id, draft.name)))
         if len(there) > 1:
-            records = [_ReadRecord(state.nodes[id]) for id in there]
-            raise ConflictError(f"several keywords are called {_Shorten(draft.name)} here:", records)
-        node = tx.ReadNode(there[0]) if there else _PlanNode(draft, parent_id, None, tx)
+            raise ConflictError(f"several keywords are called {_Shorten(draft.name)} here:", there)
+        node = there[0] if there else _PlanNode(draft, parent_id, None, tx)
         parent_id = node.id
     return node
 
@@ -4181,7 +4177,7 @@ def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
 def _PlanInfo(draft: tuple[Any, ...], keyword_ids: list[str], chosen_ids: list[str], tx: _Transaction) -> Info:
     id, content, source, metadata, author = draft
     info = Info(id, content, source, metadata, 1, tx.now, tx.now, created_by=author)
-    authors = {tx.Resolve(id): info.created_by for id in keyword_ids}
+    authors = {tx.Resolve(id): author for id in keyword_ids}
     for id in chosen_ids:
         found = tx.state.ResolveMerged(id)
         if found is not None:  # it may have vanished while the model thought
@@ -4314,17 +4310,16 @@ def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> N
         raise NotFoundError("keyword", id)
     parent_id = state.ParentOf(id)
     doomed = dict.fromkeys(state.Under([id]) if cascade else [id])
-    nodes = [tx.ReadNode(node_id) for node_id in doomed]
-    children = [] if cascade else [tx.ReadNode(child_id) for child_id in state.children.Get(id)]
-    infos = []
+    children = [] if cascade else list(map(tx.ReadNode, state.children.Get(id)))
+    records: list[_NodeOrInfo] = []
     if info_policy == "delete":  # those of no other keyword
         linked = dict.fromkeys(_InfoIdOf(row) for node_id in doomed for row in state.by_node.Get(node_id))
         free = [each for each in linked if all(_ReadLinkKey(row)[2] in doomed for row in state.by_info.Get(each))]
-        infos = list(map(tx.ReadInfo, free))
+        records += map(tx.ReadInfo, free)
+    records += map(tx.ReadNode, doomed)
     _MoveLinks(tx, state, doomed, parent_id if info_policy == "reattach" else None)
     for child in children:
         tx.Change(child, parent_id=parent_id)
-    records: list[_NodeOrInfo] = [*infos, *nodes]
     for record in records:
         tx.Change(record, deleted=True)
 
@@ -5395,10 +5390,10 @@ def _ProposePlan(tree: KeywordTree, scope_id: str) -> dict[str, Any]:
     model says of the newest 20 keywords, whether one is the same as another (`merge`) and where it belongs (`move`),
     and of the newest 20 infos without a keyword (`link`).
     """
-    scope = tree.GetKeyword(scope_id)
-    if scope is None:
+    nodes = list(tree.Walk(scope_id))
+    if not nodes:
         raise NotFoundError("keyword", scope_id)
-    nodes = list(tree.Walk(scope.id))
+    scope = nodes[0]
     versions = {node.id: node.version for node in nodes}
     children = {node.id: tree.GetChildren(node.id) for node in nodes}
     steps: list[_Step] = []
@@ -5409,7 +5404,7 @@ def _ProposePlan(tree: KeywordTree, scope_id: str) -> dict[str, Any]:
             steps += _LookAt(tree, node, children, {step["src_id"] for step in merges})
     note = ""
     if scope.id == _ROOT_ID:
-        steps += _LinkUnlinked(tree, nodes)
+        steps += _LinkUnlinked(tree, nodes[1:])
     if tree.can_choose:
         touched = {scope.id, *_IdsIn(steps)}
         untouched = (node for node in nodes if node.id not in touched)
@@ -5420,18 +5415,18 @@ def _ProposePlan(tree: KeywordTree, scope_id: str) -> dict[str, Any]:
                 touched.update(_IdsIn([step]))
     else:
         note = "no model that chooses by meaning is connected: only what needs no judgement is proposed"
-    seen = {id: _LookOf(tree, id) for id in _IdsIn(steps)}
+    looks = {id: _LookOf(tree, id) for id in _IdsIn(steps)}
     # What is gone, or has changed since it was looked at, is left out.
-    as_seen = {id for id, (version, *_) in seen.items() if version and version == versions.get(id, version)}
-    steps = [step for step in steps if as_seen.issuperset(_IdsIn([step]))]
-    return {"scope_id": scope.id, "steps": steps, "seen": {id: seen[id] for id in _IdsIn(steps)}, "note": note}
+    seen = {id: look for id, look in looks.items() if look[0] and look[0] == versions.get(id, look[0])}
+    steps = [step for step in steps if seen.keys() >= set(_IdsIn([step]))]
+    return {"scope_id": scope.id, "steps": steps, "seen": seen, "note": note}
 
 
 def _FindDuplicates(children: list[KeywordNode]) -> Iterator[_Step]:
     """Yield a step for each sibling called as an earlier one; C and C# are two, web-apps and Web Apps are one."""
     first_of: dict[str, KeywordNode] = {}
     for child in children:
-        keys = sorted({re.sub(r"[\s_-]+", "", _Fold(name)) or name for name in (child.name, *child.aliases)})
+        keys = [re.sub(r"[\s_-]+", "", _Fold(name)) or name for name in (child.name, *child.aliases)]
         double = next((first_of[key] for key in keys if key in first_of), None)
         if double is not None:
             why = f"by rule: {child.name!r} and {double.name!r} are called the same"
@@ -5470,35 +5465,33 @@ def _LinkUnlinked(tree: KeywordTree, nodes: list[KeywordNode]) -> Iterator[_Step
     unlinked = tree.ListInfos(size=sys.maxsize, unlinked=True)
     if not unlinked:
         return
-    named = defaultdict[tuple[str, ...], set[str]](set)
-    by_id = {node.id: node for node in nodes if node.id != _ROOT_ID}
-    for node in by_id.values():
+    named = defaultdict[tuple[str, ...], dict[str, str]](dict)
+    for node in nodes:
         for name in (node.name, *node.aliases):
             pieces = tuple(_CutPieces(name))
             if len("".join(pieces)) > 1:  # a single character names nothing for sure
-                named[pieces].add(node.id)
+                named[pieces][node.id] = node.name
     longest = max(map(len, named), default=0)
     unclear: list[Info] = []
     for info in unlinked:
-        ids = _FindNamed(_CutPieces(info.content[:65_536]), named, longest)
-        if len(ids) == 1:
-            (id,) = ids
-            why = f"by rule: its text names {by_id[id].name!r}, and no other keyword"
-            yield {"action": "link", "info_id": info.id, "keyword_id": id, "why": why}
-        else:
+        found = _FindNamed(_CutPieces(info.content[:65_536]), named, longest)
+        if len(found) != 1:
             unclear.append(info)
+        for id, name in found.items() if len(found) == 1 else ():
+            why = f"by rule: its text names {name!r}, and no other keyword"
+            yield {"action": "link", "info_id": info.id, "keyword_id": id, "why": why}
     for info in unclear[-_ASKED:] if tree.can_choose else ():
         if chosen := tree.Choose("", "link_info", content=info.content):
             yield {"action": "link", "info_id": info.id, "keyword_id": chosen[0], "why": _ByModel(chosen)}
 
 
-def _FindNamed(pieces: list[str], named: Mapping[tuple[str, ...], set[str]], longest: int) -> set[str]:
+def _FindNamed(pieces: list[str], named: Mapping[tuple[str, ...], dict[str, str]], longest: int) -> dict[str, str]:
     """Return the keywords whose names are in a text; within a longer name a shorter one does not count."""
-    found, start = set[str](), 0
+    found, start = dict[str, str](), 0
     while start < len(pieces):
         for length in range(longest, 0, -1):
-            if ids := named.get(tuple(pieces[start : start + length])):
-                found |= ids
+            if called := named.get(tuple(pieces[start : start + length])):
+                found |= called
                 start += length - 1
                 break
         start += 1
@@ -5732,9 +5725,9 @@ class _Writer:
             return _ROOT_ID, None
         descent = self._descent.Walk(name, "suggest_parent", description=description)
         if descent.io is not None and not descent.chosen:
-            where = _Shorten(descent.stood_at)
+            where = _Shorten(descent.suggested_parent_id)
             _LOGGER.info("no keyword fits %s, it goes under %s: %s", _Shorten(name), where, descent.reason)
-        return descent.node_id or descent.stood_at, descent.io
+        return descent.node_id or descent.suggested_parent_id, descent.io
 
     def ChooseLinks(self, content: str) -> tuple[list[str], _Row | None]:
         """Let the model choose keywords for an info; return them, and what the log keeps of that."""
@@ -6864,7 +6857,7 @@ class KeywordTree:
 
     def _SuggestParent(self, name: str) -> str:
         descent = self._descent.Walk(name, "suggest_parent")
-        return descent.node_id or descent.suggested_parent_id or _ROOT_ID
+        return descent.node_id or descent.suggested_parent_id
 
     def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         with self._engine.See() as state:
