@@ -1025,7 +1025,6 @@ def _QueryKey(query: str) -> str:
 _KINDS = ("nodes", "infos", "links")
 _TYPES = (KeywordNode, Info, InfoKeywordLink)
 _STRING = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
-_ANY_STRING = _STRING.replace(b"(", b"(?:", 1)
 # What leads to a keyword, of most rows, as the bulk path of opening takes them from text: live, with a parent, nothing
 # escaped in what leads there, and none of the fields that follow the author (confirmed queries, say).
 _FindPlainNodes = re.compile(
@@ -1039,7 +1038,6 @@ MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING)
 _MatchLink = re.compile(
     r'\{"info_id":%s,"keyword_id":%s,"ordinal":[0-9]+,"deleted":(?:true|false),"relation":"' % (2 * (_STRING.decode(),))
 ).match
-_MatchNodeStart = re.compile(rb'\{"id":%b,"ordinal":' % _ANY_STRING).match
 _LIVE, _DELETED = b',"deleted":false,', b',"deleted":true,'  # metadata after it may hold either again
 _BULK = 4096  # rows handled at once
 
@@ -1193,7 +1191,7 @@ def _KindOf(row: bytes) -> int:
         return 2
     if not row.startswith(b'{"id":'):
         raise _Malformed("neither a row nor rows", row)
-    return 0 if _MatchNodeStart(row) else 1
+    return 0 if _MatchParent(row) else 1
 
 
 def _ReadRecord(row: bytes, kind: type | None = None) -> Any:
@@ -1682,7 +1680,7 @@ def ReadAfter(raw: bytes, locate: _Locate | None = None) -> Rows:
 def ReadRowsInto(records: Rows, raw: bytes, locate: _Locate) -> None:
     """Add the rows that a line brings, see `ReadAfter`, to `records`."""
     start = raw.find(_AFTER) + len(_AFTER)
-    if _MatchNodeStart(raw, start):  # most lines bring one keyword
+    if _MatchParent(raw, start):  # most lines bring one keyword
         records.nodes.append(raw[start:-1])
     else:
         records.Extend(ReadAfter(raw, locate))
@@ -3805,20 +3803,12 @@ class _Descent:
             self.spent.update(descents=1, model_calls=len(trace.steps), names_shown=shown)
         io = {"prompt_version": _PROMPT_VERSION, "intent": trace.intent, "query": trace.question["query"]}
         io |= {"candidate_fields": self.fields, "rounds": trace.rounds, "outcome": outcome, "reason": reason}
-        return _End(
-            outcome=str(outcome),
-            reason=reason,
-            steps=trace.steps,
-            io=io if trace.rounds else None,
-            node_id=targets[0] if outcome == "matched" else None,
-            path=path,
-            candidates=targets if outcome == "ambiguous" else [],
-            chosen=targets if outcome != "missing" or (is_gone and reading.action != "jump") else [],
-            suggested_parent_id=stood_at,
-            suggested_name=reading.suggest_name,
-            fits=fits,
-            confidence=reading.confidence,
-        )
+        ended = str(outcome), reason, trace.steps, io if trace.rounds else None
+        node_id = targets[0] if outcome == "matched" else None
+        candidates = targets if outcome == "ambiguous" else []
+        chosen = targets if outcome != "missing" or (is_gone and reading.action != "jump") else []
+        suggested = stood_at, reading.suggest_name
+        return _End(*ended, node_id, path, candidates, chosen, *suggested, fits, reading.confidence)
 
     # -- views ----------------------------------------------------------------
     #
@@ -4143,10 +4133,8 @@ class _Transaction:
 
 def _IsSame(old: object, new: object) -> bool:
     """Tell whether two JSON values are the same, which 1 and True are not."""
-    if old != new:
-        return False
-    if not isinstance(old, dict):
-        return True
+    if old != new or not isinstance(old, dict):
+        return old == new
     return json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 

@@ -393,7 +393,7 @@ class _Repair:
                 if kind == 2:
                     held, gone = self.state.FindLink((2, record.info_id, record.keyword_id)), self.unlinked.get(key)
                 else:
-                    held, gone = self.state.Find(record)
+                    held, gone = self.state.Find((kind, record.id, ""))
                 there = held or gone
                 is_newer = not record.deleted if there is None else _version(kt._ReadRecord(there)) < _version(record)
                 if is_newer:
