@@ -1338,7 +1338,7 @@ class _Files:
     @_Typed
     def MakeFolder(self, path: str) -> None:
         parent = os.path.dirname(path)
-        if not os.path.isdir(path) and parent != path:
+        if not os.path.isdir(path):
             self.MakeFolder(parent)
             with contextlib.suppress(FileExistsError):  # another process was quicker
                 os.mkdir(path, 0o700)
@@ -2031,11 +2031,11 @@ class BehindError(StoreError):
 
 
 @contextlib.contextmanager
-def _StoreErrors(what: str, *names: str) -> Iterator[None]:
+def _StoreErrors(what: str, name: str) -> Iterator[None]:
     try:
         yield
     except _DiskError as error:
-        raise StoreError(f"{what}{''.join(map(_Shorten, names))}: {error}") from error
+        raise StoreError(f"{what} {_Shorten(name)}: {error}") from error
 
 
 class _Projections:
@@ -2129,7 +2129,7 @@ class _Aside:
 
     def SnapshotNames(self) -> list[str]:
         # Also of those that were renamed.
-        with _StoreErrors("cannot list the snapshots in ", self.data_dir):
+        with _StoreErrors("cannot list the snapshots in", self.data_dir):
             names = sorted(self.files.List(self._snapshots))
             return [each for each in names if self.files.Exists(os.path.join(self._snapshots, each, SNAPSHOT_NAME))]
 
@@ -2172,19 +2172,12 @@ class _Aside:
         names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
         return [os.path.join(self._history, name) for name in names]
 
-    def _ReadHistory(self, last: int, oldest: int, value: bytes) -> _Lines:
-        """Yield the lines before operation `last`, newest first; the log begins with operation `oldest`."""
+    def _OpenHistory(self) -> Iterator[tuple[int, int]]:
+        """Yield the descriptor of each log that was set aside, and its last operation, the newest log first."""
         for path in self._HistoryPaths():
-            top = int(os.path.basename(path)[:18])
             try:
                 with _Opened(self.files, path) as fd:
-                    if top < oldest - 1:
-                        yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
-                    oldest = min(oldest, _FirstSeq(self.files, fd))
-                    for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):
-                        if line is None or line.seq < last:
-                            yield line, raw
-                            last = 0 if line is None else line.seq
+                    yield fd, int(os.path.basename(path)[:18])
             except _DiskError as error:
                 if error.errno != errno.ENOENT:
                     raise
@@ -2210,15 +2203,13 @@ class _Aside:
 
     def _Forget(self) -> None:
         """Remove cut tails, logs set aside, indexes; where a link leads stays as it is."""
-        names = [name for name in self.files.List(self.data_dir) if name.startswith("cut_tail-")]
-        doomed = [*(os.path.join(self.data_dir, name) for name in names), *self._HistoryPaths()]
-        finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
-        aside = (self._history, self._snapshots, os.path.join(self.data_dir, "indexes"))
-        for folder in filter(self.files.IsFolder, aside):
-            doomed += [path for path in self._FilesIn(folder) if os.path.dirname(path) not in finished]
-        for path in dict.fromkeys(doomed):
-            self.files.Remove(path)
-            self.files.SyncFolder(os.path.dirname(path))
+        finished = self.SnapshotNames()
+        for path in itertools.chain(self._HistoryPaths(), self._FilesIn(self.data_dir)):  # a history may lie elsewhere
+            top, *below = path[len(self.data_dir) + 1 :].split("/")
+            is_aside = below and (top in (HISTORY, "indexes") or (top == SNAPSHOTS and below[0] not in finished))
+            if is_aside or top.startswith("cut_tail-"):
+                self.files.Remove(path)
+                self.files.SyncFolder(os.path.dirname(path))
 
     def _FilesIn(self, folder: str) -> Iterator[str]:
         for name in self.files.List(folder):
@@ -2230,7 +2221,7 @@ class _Aside:
                 yield path
 
     def Sizes(self) -> dict[str, int]:
-        with _StoreErrors("cannot list the files in ", self.data_dir):
+        with _StoreErrors("cannot list the files in", self.data_dir):
             # Some may be gone by now.
             there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))
             return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
@@ -2328,8 +2319,10 @@ class _FileStore(_Aside):
     def Open(self, first: _First, state: _State) -> None:
         """Give all rows to `state`; an empty log begins with `first()`."""
         self._RefuseForeignFolder()
-        if not self.least:  # else it was there: what was moved or taken away is not made again
+        if not self.least:
             self.files.MakeFolder(self.data_dir)
+        elif not self.files.Exists(self.log_path):  # what was moved or taken away is not made again
+            raise StoreCorruptError(LOG_NAME, 0, "the log is gone, though it was read")
         try:
             self._failure = self._lock.Take()
             if self._failure:
@@ -2379,8 +2372,6 @@ class _FileStore(_Aside):
         # Projections are made after the log's first line is durable, so no crash leaves them without it.
         if name := self.projections.FindAny():
             raise StoreCorruptError(LOG_NAME, 1, f"the log is missing, but {name} is there")
-        if self.least:
-            raise StoreCorruptError(LOG_NAME, 0, "the log is gone, though it was read")
         line, _ = EncodeLine(1, FIRST_CRC, 0, first(), FORMAT_FIELD)
         _ReplaceFile(self.files, self.log_path, [line + _PADDING])
 
@@ -2631,8 +2622,14 @@ class _FileStore(_Aside):
             for line, raw in _CheckBackward(self.files, fd, self._reader.log.bytes, last - 1, value, is_aside=False):
                 yield line, raw
                 last = 0 if line is None else line.seq
-        if with_history:
-            yield from self._ReadHistory(last, oldest, value)
+        for fd, top in self._OpenHistory() if with_history else ():
+            if top < oldest - 1:
+                yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
+            oldest = min(oldest, _FirstSeq(self.files, fd))
+            for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):
+                if line is None or line.seq < last:
+                    yield line, raw
+                    last = 0 if line is None else line.seq
 
     # -- what is set aside ----------------------------------------------------
 
@@ -2680,7 +2677,7 @@ class _FileStore(_Aside):
     def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
         # The projections are put in place first: a crash between leaves the old log, from which opening restores them.
         self.RefuseIfFailed()
-        with _StoreErrors("could not compact ", self.data_dir):
+        with _StoreErrors("could not compact", self.data_dir):
             if keep_history:
                 self._CleanUp()  # else this would finish what another began and did not live to do
                 self._SetAside(self._history, f"{self.seq:018d}.jsonl", copy=False)
@@ -2706,8 +2703,7 @@ class _FileStore(_Aside):
             with contextlib.suppress(StoreError):
                 self.Begin(apply)
                 if self.seq > self._reader.checkpoint[0]:
-                    with contextlib.suppress(Exception):  # a clock that fails: then the next opening redoes more
-                        self._Checkpoint(self._clock())
+                    self._Checkpoint(time.time())  # the tree's own clock may fail
                 if self._size > self._reader.log.bytes:
                     self.files.Truncate(self._reader.fd, self._reader.log.bytes)
                     self._SyncLog()
@@ -4573,15 +4569,14 @@ class OpenOperation:
         self._outer = self.engine.FindBlock()
         if self._exit is not None and self._exit() is None:  # the method was read before, and the block entered by hand
             self._exit = None
-        if self._outer is not None:
-            self.id, transaction = self._outer.id, self._outer.transaction
-            self._start = len(self._outer.writes), transaction, len(transaction.steps) if transaction else 0
         self.now, self.owner, self._stage = self.engine.Now(), _WhoRuns(), "open"
         try:
-            if self._outer is not None:
-                self._outer._inner.append(self)
-            else:
+            if self._outer is None:
                 self.engine.NoteBlocks(self)
+            else:
+                self.id, transaction = self._outer.id, self._outer.transaction
+                self._start = len(self._outer.writes), transaction, len(transaction.steps) if transaction else 0
+                self._outer._inner.append(self)
         except BaseException:  # Ctrl-C: what is never entered is never left
             self._stage = "ended"
             raise
@@ -4667,7 +4662,7 @@ class OpenOperation:
 def _CopyResult(result: object) -> object:
     if isinstance(result, list):
         return list(map(_CopyResult, result))
-    if not isinstance(result, (KeywordNode, Info, InfoKeywordLink)):
+    if not isinstance(result, _StoredRecord):
         return result
     copied = object.__new__(type(result))
     for name, value in result._Decode().items():  # not `vars`, for which children would be looked up now
@@ -4769,9 +4764,8 @@ class _Engine:
 
     def _MakeFirst(self) -> LoggedOperation:
         now = self.Now()
-        root = KeywordNode(_ROOT_ID, _ROOT_ID, [], [_ROOT_ID], 0, None, [], "", {}, 1, now, now, created_by="agent")
-        after = Rows([_EncodeRecord(root)], [], [], {})
-        return LoggedOperation(_BEGINNINGS[0], self.new_id(), now, _NOTHING, after, "agent")
+        root = _EncodeNode(_ROOT_ID, 0, False, None, _ROOT_ID, [], [_ROOT_ID], 0, "", {}, 1, now, now, "agent")
+        return LoggedOperation(_BEGINNINGS[0], self.new_id(), now, _NOTHING, _OneRow(0, root), "agent")
 
     def NormalizeAll(self, names: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(itertools.chain(*map(self.normalizer, names))))
@@ -5184,8 +5178,6 @@ def _CollectorOff(specs: object = None) -> Iterator[None]:
 # The log has every operation, so its lines up to a moment are the tree of that moment.  They are held in memory and
 # read as any other log is; nothing can be added to them.
 
-_FindTime = re.compile(rb'"timestamp": ([^",]+), ').search  # of a line; within a string every quote is escaped
-
 
 def _LinesUntil(lines: Iterable[tuple[LogLine, bytes]], at: int | float) -> list[bytes]:
     """Return the lines that make the tree as it was, oldest first; none where the log begins later than `at`.
@@ -5196,7 +5188,7 @@ def _LinesUntil(lines: Iterable[tuple[LogLine, bytes]], at: int | float) -> list
     found: list[bytes] = []
     is_reached = False
     for line, raw in lines:
-        reached = line.seq if isinstance(at, int) else float(cast("re.Match[bytes]", _FindTime(raw))[1])
+        reached = line.seq if isinstance(at, int) else _ReadOperation(raw)[1].timestamp
         is_reached = is_reached or reached <= at
         if is_reached or line.op == STATE:
             found.append(raw)
@@ -5311,12 +5303,10 @@ def _FindProblems(store: _FileStore, state: _State) -> Iterator[str]:
         except (StoreError, ValueError) as error:
             yield str(error)
             continue
-        is_whole = True
-        if isinstance(record, KeywordNode):
-            is_whole = record.id in reached
-        elif isinstance(record, InfoKeywordLink):
-            is_whole = record.info_id in fresh.infos and record.keyword_id in fresh.nodes
-        if not is_whole:
+        is_lost = isinstance(record, KeywordNode) and record.id not in reached
+        if isinstance(record, InfoKeywordLink):
+            is_lost = record.info_id not in fresh.infos or record.keyword_id not in fresh.nodes
+        if is_lost:
             yield f"{record!r} refers to what is not there"
 
 
@@ -5634,10 +5624,10 @@ class _Writer:
         self, id: str | None, name: str, aliases: list[str] | None, description: str, metadata: Any, created_by: str
     ) -> KeywordNode:
         """Return a keyword whose place, time and ordinal are still to come, of arguments that were checked."""
-        engine, metadata = self._engine, metadata or {}
-        tokens = engine.NormalizeAll([name, *aliases]) if aliases else engine.normalizer(name)
-        id, rest = id or engine.new_id(), (description, metadata, 1, 0.0, 0.0)
-        node = KeywordNode(id, name, aliases or [], tokens, 0, None, [], *rest, created_by=created_by)
+        aliases, metadata, id = aliases or [], metadata or {}, id or self._engine.new_id()
+        tokens = self._engine.NormalizeAll([name, *aliases])
+        rest = description, metadata, 1, 0.0, 0.0
+        node = KeywordNode(id, name, aliases, tokens, 0, None, [], *rest, created_by=created_by)
         del node.children  # they are looked up
         _FieldsOf(node)["_list_children"] = self._reader.ListChildren
         return node
@@ -5769,10 +5759,10 @@ class _Journal:
     _engine: _Engine
     _nothing_between: tuple[int, int] = (0, 0)  # two sequence numbers
 
-    def Newest(self, id: str | None, limit: int) -> list[Change]:
-        with contextlib.closing(self.Lines(id or "")) as lines:
+    def Newest(self, id: str, limit: int) -> list[Change]:
+        with contextlib.closing(self.Lines(id)) as lines:
             changes = (_ReadChange(raw) for line, raw in lines if line.op != STATE)
-            touching = (change for change in changes if id is None or id in change.Ids())
+            touching = (change for change in changes if not id or id in change.Ids())
             return list(itertools.islice(touching, limit))
 
     def Since(self, seq: int) -> list[bytes]:
@@ -5812,7 +5802,7 @@ class _Journal:
 
     def Lines(self, id: str = "", with_history: bool = True) -> Generator[tuple[LogLine, bytes], None, None]:
         """Yield the lines of operations, or of those that may touch a record, newest first."""
-        errors = _StoreErrors("cannot read the log in ", self._engine.name)
+        errors = _StoreErrors("cannot read the log in", self._engine.name)
         with errors, contextlib.closing(self.ReadBack(id, with_history)) as lines:
             for line, raw in lines:
                 if line is None:
@@ -6308,7 +6298,7 @@ class KeywordTree:
         with self._See() as state:
             links = [_ReadRecord(row, InfoKeywordLink) for row in _Page(state.by_info.Get(info_id), page, size)]
             nodes = self._reader.Nodes(state, [link.keyword_id for link in links])
-        return [(node, link.relation) for node, link in zip(nodes, links, strict=True)]
+        return list(zip(nodes, [link.relation for link in links], strict=True))
 
     def GetLinks(self, info_id: str) -> list[InfoKeywordLink]:
         """Return an info's links, in the order of linking.  Cost: decodes a row for each."""
@@ -6335,8 +6325,8 @@ class KeywordTree:
             ids = state.InfosBehind(after)
             if unlinked:
                 ids = (id for id in ids if not state.by_info.Get(id))
-            ids = itertools.islice(ids, min(page * size, sys.maxsize), None)
-            held = [state.infos[id] for id in itertools.islice(ids, size)]
+            start = min(page * size, sys.maxsize - size)
+            held = [state.infos[id] for id in itertools.islice(ids, start, start + size)]
         return self._reader.Infos(held)
 
     # -- writing keywords -----------------------------------------------------
@@ -6618,7 +6608,7 @@ class KeywordTree:
         only the lines that hold it.
         """
         self._CheckAndRefresh(limit=limit)
-        return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
+        return self._journal.Newest("" if id is None else _CheckId("id", id), limit)
 
     def Changes(self, since: int = 0, refresh: bool = True) -> Iterator[Change]:
         """Yield the operations after sequence number `since`, oldest first, for derived indexes.
@@ -6706,7 +6696,7 @@ class KeywordTree:
         if not _IsSnapshotName(snapshot_ts):
             raise _Invalid("snapshot_ts must be what Snapshot() returned", snapshot_ts)
         then = _State(self._engine.normalizer)
-        cannot = _StoreErrors("cannot read the snapshot ", snapshot_ts)
+        cannot = _StoreErrors("cannot read the snapshot", snapshot_ts)
         with cannot, self._engine.store.OpenSnapshot(snapshot_ts) as past:
             for records in past.Read():
                 then.Apply(records)
@@ -6795,8 +6785,6 @@ class KeywordTree:
         Raises:
             ConflictError: a keyword in it has changed since.
         """
-        self._engine.CheckOpen()
-        _CheckName("changed_by", changed_by)
         return _CarryOut(self, plan, changed_by)
 
     # -- asking the model -----------------------------------------------------
