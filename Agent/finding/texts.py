@@ -219,11 +219,9 @@ _KINDS = {
     ),
     "#time": (
         (
+            r"\d(?:[:.]\d\d\b|(?<!\w.)(?:(?:(?<=1)9|(?<=2)0)\d\d\b|\d* ?[ap]\.?m\b)|\s*[月号日点年])",
             _any_of(
-                (r"\d", r"[:.]\d\d\b"),
-                (r"\d", r"(?<!\w.)(?:(?<=1)9|(?<=2)0)\d\d\b"),
-                (r"\d", r"(?<!\w.)\d* ?[ap]\.?m\b"),
-                (r"\d一二三四五六七八九十", r"\s*[月号日点年]"),
+                ("一二三四五六七八九十", r"\s*[月号日点年]"),
                 ("周", "[一二三四五六日末]"),
                 ("每", "[周天月年]"),
                 ("星", "期"),
@@ -253,7 +251,7 @@ KINDS = frozenset(_KINDS)
 def kinds(text: str) -> list[str]:
     """Return which kinds of answer a text has: a number, a time; each is a term that no word is."""
     text = text.lower()
-    return [kind for kind, ((usual, other), _) in _find_kinds.items() if usual(text) or other(text)]
+    return [kind for kind, (has, _) in _find_kinds.items() if any(search(text) for search in has)]
 
 
 _asks = re.compile(

@@ -2,6 +2,7 @@
 
 import bisect
 import contextlib
+import json
 import math
 import sqlite3
 from collections import Counter, defaultdict
@@ -84,6 +85,19 @@ class _Batch:
 # Embedded along with a unit's first name: its passages, and those of which it is the context.
 _UNDER_ITS_NAME = """
 select num from passage where unit = :num union select 2 * num from unit where above = :num and grp is not null
+"""
+
+
+# Of a JSON object, term → where its postings begin in :data and how many there are; what is damaged becomes null.
+_POSTINGS = "select key as term, value >> 32 as start, (value & 0xffffffff) * 6 as size from json_each(:places)"
+_ADD = f"""
+insert into posting select term, 0, size / 6, iif(size < :row, substr(:data, 1 + start, size), x'') from ({_POSTINGS})
+where true on conflict do update set n = iif(typeof(n) = 'integer', n, null) + excluded.n,
+data = cast(iif(typeof(data) = 'blob', data, null) || excluded.data as blob)
+"""
+_FULL = f"""
+select posting.term, data from ({_POSTINGS}) added cross join posting on posting.term = added.term and first = 0
+where max(length(data), size) >= :row
 """
 
 
@@ -252,15 +266,23 @@ class WritableRows(Rows):
         db.executemany("insert or ignore into unread values (?)", [(at,) for at in new - gone])
 
     def _add_postings(self, db: sqlite3.Connection, added: Mapping[str, bytearray]) -> None:
-        held = "select term, n, data from posting where first = 0 and term in"
-        newest = {term: (n, data) for term, n, data in self._select(held, added, TEXTS, NUMBERS, BYTES)}
-        rows = list[tuple[str, int, bytes]]()
+        """Add postings to the newest ones of their terms; those that become many are sealed.
+
+        In a few statements: each row that Python itself reads or writes hands the interpreter to other threads and
+        back, which takes longer than the row.
+        """
+        places, parts, start = dict[str, int](), list[bytearray](), 0
         for term in sorted(added):
-            n, data = newest.get(term, (0, b""))
-            n, data = n + len(added[term]) // packing.POSTING.size, data + added[term]
-            rows.append((term, n, data if len(data) < _ROW else self._seal_postings(db, term, data)))
-        sql = "insert into posting values (?, 0, ?, ?) on conflict do update set n = excluded.n, data = excluded.data"
-        db.executemany(sql, rows)
+            places[term] = start << 32 | len(added[term]) // packing.POSTING.size
+            if len(added[term]) < _ROW:  # else they are sealed at once
+                parts.append(added[term])
+                start += len(added[term])
+        given = {"places": json.dumps(places), "data": b"".join(parts), "row": _ROW}
+        db.execute(_ADD, given)
+        full = checked(db.execute(_FULL, given).fetchall(), TEXTS, BYTES)
+        whole = ((term, data + added[term] if len(added[term]) >= _ROW else data) for term, data in full)
+        sealed = [(self._seal_postings(db, term, data), term) for term, data in whole]
+        db.executemany("update posting set data = ? where term = ? and first = 0", sealed)
 
     def _seal_postings(self, db: sqlite3.Connection, term: str, data: bytes) -> bytes:
         """Return the newest postings of a term in less space; those that are many become runs."""

@@ -459,7 +459,7 @@ class Catalog(Following):
         self._meaning = meaning_of(meaning, ledger.tree) or False
         self._index = Index(None if folder is None else str(folder / "words.index"), meaning=self._meaning)
         self._indexing = threading.RLock()
-        self._tasks = Tasks()
+        self._tasks, self._tasks_of = Tasks(), (0.0, 0)  # as they were at a look, after a number of writes
         self._indexed = self._tended = (0, -1)  # the state that was indexed, and that of the last `tend_at_leisure`
         self._eligible: dict[Any, frozenset[str]] = {}  # eligible entries, until something is taken in
         self._eligible_of: object = None
@@ -701,14 +701,17 @@ class Catalog(Following):
         seen = [_marks_seen(token)] if is_hidden else []
 
         def work(db: sqlite3.Connection) -> list[Any]:
-            self._tasks.take_in(db)
+            if self._tasks_of != (looked := (self._next_look, self._writes)):
+                self._tasks.take_in(db)
+                self._tasks_of = looked
             likely = self._tasks.likely(terms)
             if not likely:  # nearly always
                 return []
             return db.execute(f"{sql} LIMIT {_COMPARED}", (json.dumps(likely), *seen)).fetchall()
 
         def share(theirs: Collection[str]) -> float:
-            return len(terms.intersection(theirs)) / (len(terms.union(theirs)) or 1)
+            both = len(terms.intersection(theirs))
+            return both / (len(terms) + len(theirs) - both or 1)
 
         left = [*self._left]  # before what is read, lest one that is just taken in is in neither
         near = [(like, record_of_row(row)) for said, *row in self._do(work) if (like := share(said.split())) >= least]

@@ -49,7 +49,15 @@ class Tasks:
         held = sorted((self._entries.get(term, ())[-_LOOKED_AT:] for term in terms), key=len)
         least = (len(terms) + 1) // 2
         looked_at = max(len(terms) - least + 1, bisect([*accumulate(map(len, held))], _SUMMED))
-        found = Counter(chain.from_iterable(held[:looked_at]))
         enough = least - max(0, len(terms) - looked_at)
+        # One that is in `enough` of these is in one of the first, and few are left after each further one.
+        first = looked_at - enough + 1
+        found: dict[int, int] = Counter(chain.from_iterable(held[:first]))
+        for left, more in zip(range(enough - 1, 0, -1), held[first:looked_at], strict=True):
+            found = {number: often for number, often in found.items() if often >= enough - left}
+            if not found:
+                return []
+            for number in found.keys() & more:
+                found[number] += 1
         likely = [number for number, often in found.items() if often >= enough]
         return sorted(likely, key=lambda number: (found[number], number), reverse=True)
