@@ -307,6 +307,17 @@ def test_flipped_bytes_anywhere_raise_nothing_else(tmp_path: os.PathLike[str]) -
     assert lost > 4
 
 
+@pytest.mark.parametrize("damage", ["n = 'x'", "data = 'x'"])
+def test_a_damaged_row_is_not_mended_by_more_postings(damage: str) -> None:
+    index = Index()
+    index.put(UNITS)
+    with index.transaction() as db:
+        db.execute(f"update posting set {damage}")
+    index.put([Unit("more", text="peanuts")])
+    with pytest.raises(LostIndexError):
+        index.search("peanuts")
+
+
 def test_a_cut_or_foreign_file_is_begun_again(tmp_path: os.PathLike[str]) -> None:
     path = os.path.join(tmp_path, "words.db")
     for content in (b"", b"no database at all" * 99, b"SQLite format 3\0" + bytes(4_000)):

@@ -65,12 +65,7 @@ class TestMisspellings:
 class TestQuestion:
     @pytest.mark.parametrize(
         ("query", "kind"),
-        [
-            ("When does Leo start school?", "#time"),
-            ("How many cups?", "#number"),
-            ("什么时候开学？", "#time"),
-            ("茶多少钱？", "#number"),
-        ],
+        [("When is tea?", "#time"), ("How much?", "#number"), ("什么时候开学？", "#time"), ("茶多少钱？", "#number")],
     )
     def test_names_the_kind_of_its_answer(self, query: str, kind: str) -> None:
         assert kind in texts.question(query)
@@ -78,15 +73,10 @@ class TestQuestion:
 
     @pytest.mark.parametrize(
         ("text", "kinds"),
-        [
-            ("Leo starts in September.", ["#time"]),
-            ("It costs forty.", ["#number"]),
-            ("Leo likes tea.", []),
-            ("每周三打球", ["#time"]),
-        ],
+        [("10 May", "#number #time"), ("tea", ""), ("周三", "#time"), ("v1998", "#number"), ("1998", "#number #time")],
     )
-    def test_a_text_has_the_kinds_that_its_words_say(self, text: str, kinds: list[str]) -> None:
-        assert texts.kinds(text) == kinds
+    def test_a_text_has_the_kinds_that_its_words_say(self, text: str, kinds: str) -> None:
+        assert " ".join(texts.kinds(text)) == kinds
 
 
 class TestPieces:
