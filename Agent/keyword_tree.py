@@ -2835,15 +2835,6 @@ class _Multimap(Generic[_Value]):
             values.insert(index, value)
             self._held[key] = values if len(values) > 1 else value
 
-    def AddAll(self, pairs: Iterable[tuple[str, _Value]]) -> None:
-        """Add many values that are the last of theirs; half of what it takes one by one where most keys are new."""
-        held = self._held
-        for key, value in pairs:
-            if key in held:
-                self.Add(key, value, True)
-            else:
-                held[key] = value
-
     def Discard(self, key: str, value: _Value) -> None:
         """Take a value away if it is there.  Cost: log n comparisons."""
         held = self._held.get(key)
@@ -2873,8 +2864,7 @@ class _State:
         self._is_default = normalizer is _NormalizeText
         self.change_count = 0
         self.levels: dict[str, int] = {}  # that were asked for; forgotten when a keyword moves
-        self._by_name: dict[str, list[str]] = {}  # children of large levels, as they were
-        self._sorted_at = 0  # the count of changes
+        self._by_name: dict[str, tuple[int, list[str]]] = {}  # children of large levels, as of a count of changes
         # Of infos, deleted ones too, in their order: for a scan that goes on after one of them; made when first asked.
         self._info_places: dict[str, int] | None = None
         self.next_ordinal = 0
@@ -2927,29 +2917,27 @@ class _State:
 
     def _AddPlainNodes(self, rows: list[bytes]) -> bool:
         """Take rows in if all of them are new and plain, as a batch's are; else change nothing.
-        Without it opening takes 2.1 times the processor time.  Texts are decoded and folded together, joined by
-        newlines, which no raw JSON string holds: a few calls for thousands of names.
+        Without it opening takes 2 times the processor time.  Rows are cut together, joined by newlines, which no raw
+        JSON string holds: one call for thousands of them.
         """
         found = _FindPlainNodes(str(b"\n".join(rows), "utf-8")) if self._is_default else ()
         if len(found) < len(rows):
             return False  # the general way says what is wrong
-        ids, digits, parents, names, aliases = zip(*found, strict=True)
-        named_ids, ordinals = ids, list(map(int, digits))
-        if any(aliases):  # a keyword's aliases come after its name, as they were created
-            each = zip(ids, names, aliases, strict=True)
-            pairs = [(id, text) for id, name, more in each for text in (name, *_FindPlainStrings(more))]
-            named_ids, names = zip(*pairs, strict=True)
+        ids, digits, *_ = zip(*found, strict=True)
+        ordinals = list(map(int, digits))
         is_new = self.nodes.keys().isdisjoint(ids) and self.gone_nodes.keys().isdisjoint(ids)
         is_newest = ordinals[0] >= self.next_ordinal and all(map(operator.lt, ordinals, ordinals[1:]))
         if not (is_new and is_newest and len(set(ids)) == len(rows)):
             return False
-        folds = list(map(_Fold, names))
         self.nodes.update(zip(ids, rows, strict=True))
         self.next_ordinal = ordinals[-1] + 1
-        self.children.AddAll(zip(parents, ids, strict=True))
-        named = list(zip(folds, named_ids, strict=True))
-        self.names.AddAll(named)
-        self.tokens.AddAll((token, id) for fold, id in named if (token := _TokenOf(fold)) != fold)
+        for id, _, parent_id, name, aliases in found:
+            self.children.Add(parent_id, id, True)
+            for text in (name, *_FindPlainStrings(aliases)) if aliases else (name,):
+                fold = _Fold(text)
+                self.names.Add(fold, id, True)
+                if (token := _TokenOf(fold)) != fold:
+                    self.tokens.Add(token, id, True)
         return True
 
     def AddNode(self, id: str, row: bytes, parent_id: str, folds: list[str], tokens: list[str]) -> None:
@@ -3122,12 +3110,11 @@ class _State:
 
     def ChildrenByName(self, id: str) -> list[str]:
         """Return the children of a large level.  Cost: of 45,000, a tenth of a second after each change."""
-        if self._sorted_at != self.change_count:
-            self._by_name, self._sorted_at = {}, self.change_count
-        if id not in self._by_name:
-            children = self.children.Get(id)
-            self._by_name[id] = sorted(children, key=lambda child: (_Fold(self.Head(child).name), child))
-        return self._by_name[id]
+        count, children = self._by_name.get(id, (-1, list[str]()))
+        if count != self.change_count:
+            children = sorted(self.children.Get(id), key=lambda child: (_Fold(self.Head(child).name), child))
+            self._by_name[id] = self.change_count, children
+        return children
 
     def IsBeneath(self, id: str, ancestor_id: str) -> bool:
         """Tell whether `id` is, or lies below, another.  Cost: a step for each level up to there, or to the root."""
@@ -3721,12 +3708,16 @@ class _Descent:
         return first >= self.bar and first > second
 
     def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _End:
-        """Let the model choose one of a few keywords, also of those that the caller's open operation made."""
-        trace = _Trace(intent, query, about)
+        """Let the model choose one of some keywords, also of those that the caller's open operation made.
+        Of more than a view shows those are shown that fit best: of a context where there is one.
+        """
+        trace, limit = _Trace(intent, query, about), self.max_candidates
         if silence := WhySilent(self.client):
             return self._Conclude(trace, _Reading("silent", "missing", words=silence))
-        ranked = _Trace("search", about.get("context") or query)
-        fits = self.Rank(ranked, ids) if self._wants_evidence else None
+        is_ranked = self._wants_evidence or len(ids) > limit
+        fits = self.Rank(_Trace("search", about.get("context") or query), ids) if is_ranked else Fits([], {})
+        if len(ids) > limit:
+            ids = heapq.nlargest(limit, ids, key=lambda id: fits.evidence.get(id, _NO_EVIDENCE).score)
         with self._engine.SeeOwn() as state:
             view = _View(self.Describe(state, state.Live(ids), fits), {})
         reading = self._AskRound(trace, [], view)
@@ -3919,15 +3910,6 @@ class _Descent:
         except Exception as error:
             _LOGGER.warning("nothing is ranked: %s", self.tell_error(error, None))
             return Fits([], {})
-
-    def ChooseByContext(self, ids: list[str], context: str) -> list[str]:
-        """Return as many ids as a view shows: those first that a context speaks of, or of what is above them."""
-        if len(ids) <= self.max_candidates:
-            return ids
-        places = {id: place for place, id in enumerate(self.Rank(_Trace("search", context)).ids)}
-        with self._engine.SeeOwn() as state:
-            best = {id: min(places.get(step, len(places)) for step in state.Upward(id)) for id in state.Live(ids)}
-        return heapq.nsmallest(self.max_candidates, best, key=best.__getitem__)
 
 
 def _ReadCandidateFields(client: LLMClient, show_descriptions: bool) -> list[str]:
@@ -5899,8 +5881,7 @@ class _Searcher:
 
     def Disambiguate(self, query: str, ids: list[str], context: str, ambiguous: SearchResult) -> SearchResult:
         """Let the model choose among keywords that have a name; where it cannot, all of them stand."""
-        among = self._descent.ChooseByContext(ids, context)
-        descent = self._descent.ChooseAmong(among, query, "disambiguate_same_name", context=context)
+        descent = self._descent.ChooseAmong(ids, query, "disambiguate_same_name", context=context)
         chosen = self.BuildResult(descent)
         if chosen.node is None:
             return self._AddCosts(ambiguous, descent)
