@@ -1821,7 +1821,7 @@ class _LogReader(LogPosition):
         self.stop = stop  # where reading ends in any case
         self.next_ordinal = 0  # at least, as a compaction has left it
         self.synced = [0, 0, 0]  # bytes of the projections that the last checkpoint says are on the disk
-        self.is_cut_state = False  # a compacted log ends before its checkpoint, which no crash can do
+        self.last_op = ""  # its name
 
     def __enter__(self) -> Self:
         return self
@@ -1844,7 +1844,7 @@ class _LogReader(LogPosition):
                     ReadRowsInto(records, raw, self.Locate)
                 except StoreCorruptError as error:
                     raise self.Corrupt(error.detail) from error
-                self.is_cut_state = line.op == STATE
+                self.last_op = line.op
                 self.Advance(line.seq, line.crc, raw + b"\n")
                 if line.op == CHECKPOINT:
                     self.checkpoint = self.seq, self.log.bytes
@@ -2048,8 +2048,8 @@ class _Projections:
         self._damaged: set[str] = set()  # names of those that held something else than the log says, and not just less
 
     def FindAny(self) -> str:
-        """Return the name of one that is there, "" where none is."""
-        return next((name for name, path in zip(self.names, self.paths, strict=True) if self._files.Exists(path)), "")
+        """Return the path of one that is there, "" where none is."""
+        return next(filter(self._files.Exists, self.paths), "")
 
     def FindUnfit(self, lengths: list[_Length]) -> Iterator[str]:
         """Yield the names of those that hold anything else than they should."""
@@ -2171,17 +2171,6 @@ class _Aside:
     def _HistoryPaths(self) -> list[str]:
         names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
         return [os.path.join(self._history, name) for name in names]
-
-    def _OpenHistory(self) -> Iterator[tuple[int, int]]:
-        """Yield the descriptor of each log that was set aside, and its last operation, the newest log first."""
-        for path in self._HistoryPaths():
-            try:
-                with _Opened(self.files, path) as fd:
-                    yield fd, int(os.path.basename(path)[:18])
-            except _DiskError as error:
-                if error.errno != errno.ENOENT:
-                    raise
-                return  # another process has compacted without history
 
     # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
     # says after which operation it begins.
@@ -2370,8 +2359,8 @@ class _FileStore(_Aside):
     def _BeginLog(self, first: _First) -> None:
         """Make a log of one line; under another name first: whatever a crash leaves of that, it never was a log."""
         # Projections are made after the log's first line is durable, so no crash leaves them without it.
-        if name := self.projections.FindAny():
-            raise StoreCorruptError(LOG_NAME, 1, f"the log is missing, but {name} is there")
+        if path := self.projections.FindAny():
+            raise StoreCorruptError(LOG_NAME, 1, f"the log is missing, but {os.path.basename(path)} is there")
         line, _ = EncodeLine(1, FIRST_CRC, 0, first(), FORMAT_FIELD)
         _ReplaceFile(self.files, self.log_path, [line + _PADDING])
 
@@ -2395,8 +2384,8 @@ class _FileStore(_Aside):
         self._size = reader.log.bytes + len(tail)
         if self.least:
             self._RefuseOtherLog(*self.least.split())
-        if reader.is_cut_state and self.projections.FindAny():
-            raise reader.Corrupt("a compacted log ends before its checkpoint")
+        if reader.last_op == STATE and self.projections.FindAny():
+            raise reader.Corrupt("a compacted log ends before its checkpoint")  # which no crash can do
         return tail
 
     def _RefuseOtherLog(self, least: str, crc: str) -> None:
@@ -2617,19 +2606,29 @@ class _FileStore(_Aside):
         in a file's name is not history yet, and no operation is yielded twice.
         """
         value = f":{_EncodeString(id)}".encode() if id else b""
+        last = oldest = self.seq + 1
+        with contextlib.closing(self._BorrowLogs(with_history)) as logs:
+            for fd, top, stop in logs:
+                if top < oldest - 1:
+                    yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
+                oldest = min(oldest, _FirstSeq(self.files, fd))
+                for line, raw in _CheckBackward(self.files, fd, stop, top, value):
+                    if line is None or line.seq < last:
+                        yield line, raw
+                        last = 0 if line is None else line.seq
+
+    def _BorrowLogs(self, with_history: bool) -> Generator[tuple[int, int, int], None, None]:
+        """Yield of the log, and of those that were set aside, newest first, a descriptor, the last operation, the end."""
         with self._Borrow() as fd:
-            last, oldest = self.seq + 1, _FirstSeq(self.files, fd)
-            for line, raw in _CheckBackward(self.files, fd, self._reader.log.bytes, last - 1, value, is_aside=False):
-                yield line, raw
-                last = 0 if line is None else line.seq
-        for fd, top in self._OpenHistory() if with_history else ():
-            if top < oldest - 1:
-                yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
-            oldest = min(oldest, _FirstSeq(self.files, fd))
-            for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):
-                if line is None or line.seq < last:
-                    yield line, raw
-                    last = 0 if line is None else line.seq
+            yield fd, self.seq, self._reader.log.bytes
+        for path in self._HistoryPaths() if with_history else ():
+            try:
+                with _Opened(self.files, path) as fd:
+                    yield fd, int(os.path.basename(path)[:18]), self.files.Size(fd)
+            except _DiskError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                return  # another process has compacted without history
 
     # -- what is set aside ----------------------------------------------------
 
@@ -2731,15 +2730,15 @@ def _FirstSeq(files: _Files, fd: int) -> int:
     return 0 if first is None else int(first[2])
 
 
-def _CheckBackward(files: _Files, fd: int, stop: int, top: int, value: bytes, *, is_aside: bool) -> _Lines:
+def _CheckBackward(files: _Files, fd: int, stop: int, top: int, value: bytes) -> _Lines:
     """Yield a log's lines up to operation `top`, the last first; None, and an end, where the chain is broken.
-    What lies after `top` may be of another log, and in one that was set aside torn; all below was acknowledged, and
-    missing it is damage.  With a value the lines without it are checked, and not yielded.
+    What lies after `top` may be unfinished, or of another log; all below was acknowledged, and missing it is damage.
+    With a value the lines without it are checked, and not yielded.
     """
     crc, fields = b"", (b'{"id"', b'"info_id"', b'"keyword_id"')
     for raw in _ReadBackward(files, fd, stop):
         line = ReadLine(raw)
-        if not crc and (is_aside if line is None else line.seq > top):
+        if not crc and (line is None or line.seq > top):
             continue
         if line is None or (line.crc != crc if crc else line.seq != top):
             yield None, raw
@@ -4810,8 +4809,9 @@ class _Engine:
         with self.lock:
             if self.health is _CLOSED:
                 return
-            if (block := next((each for each in self.OpenBlocks() if each.writes), None)) is not None:
-                raise InvalidInputError(f"Close within {block!r}: it holds what is not committed, let it end first")
+            for block in self.OpenBlocks():
+                if block.writes:
+                    raise InvalidInputError(f"Close within {block!r}: it holds what is not committed, let it end first")
             was, self.health = self.health, _CLOSED
         with guard, self.commit_lock:
             try:
@@ -4883,12 +4883,12 @@ class _Engine:
                 with self.lock:
                     infos = list(self.state.infos.values())
                 # Where the row is now: found by length and checksum.
-                places = [each for each in infos if not isinstance(each, bytes) and each[-2:] == held[-2:]]
-                if self.health is _CLOSED or (store is self.store and held in places):
+                place = next((each for each in infos if not isinstance(each, bytes) and each[-2:] == held[-2:]), None)
+                if self.health is _CLOSED or (store is self.store and held == place):
                     raise
-                if not places:
+                if place is None:
                     raise StoreError("an info was changed while its content was read: ask again") from error
-                held = places[0]  # opened again meanwhile: the row stands elsewhere by now
+                held = place  # opened again meanwhile: the row stands elsewhere by now
         return held
 
     # -- committing -----------------------------------------------------------
@@ -5695,7 +5695,6 @@ class _Writer:
         return descent.chosen[:_LINKS], descent.io
 
     def CreateKeywords(self, specs: object) -> list[KeywordNode]:
-        self._engine.CheckOpen()
         checked = list(_CheckSpecs(specs, "name", _NODE_SPEC))  # before the first call of a model is paid for
         plans, agent_ios = [], []
         for spec in checked:
@@ -5706,8 +5705,7 @@ class _Writer:
             plans.append(partial(_PlanNode, self.DraftNode(**spec), parent_id or _ROOT_ID, io))
         return self._WriteAll("batch_create_keywords", plans, checked, agent_ios)
 
-    def CreateInfos(self, specs: Any) -> list[Info]:
-        self._engine.CheckOpen()
+    def CreateInfos(self, specs: object) -> list[Info]:
         checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
         plans, agent_ios = [], []
         for spec in checked:
@@ -6378,7 +6376,6 @@ class KeywordTree:
         Raises:
             ConflictError: several keywords under one parent have a name of the path.
         """
-        self._engine.CheckOpen()
         author = _CheckName("created_by", created_by)
         names = [name.strip() for name in path.split("/")] if isinstance(path, str) else path
         if not names or not isinstance(names, (list, tuple)):
@@ -6792,12 +6789,12 @@ class KeywordTree:
 
         Cost: one call, or one descent.
         """
-        self._engine.CheckOpen()
-        query = _CheckText("query", query)
+        (query,) = self._Enter(query=query)
         _CheckOneOf("intent", intent, _INTENTS)
         about = {_CheckOneOf("about", what, _ABOUT): _CheckText(what, text) for what, text in about.items()}
-        ids = None if among is None else _CheckList("among", among, _CheckId)
-        walk = self._descent.Walk if ids is None else partial(self._descent.ChooseAmong, ids)
+        walk = self._descent.Walk
+        if among is not None:
+            walk = partial(self._descent.ChooseAmong, _CheckList("among", among, _CheckId))
         end = walk(query, intent, **about)
         return None if end.node_id is None else (end.node_id, end.steps[-1].reason)
 
