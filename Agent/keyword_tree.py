@@ -1335,6 +1335,12 @@ def _Typed(call: _Call) -> _Call:
 
 
 class _Files:
+    IsFile = staticmethod(os.path.isfile)
+    Read = staticmethod(_Typed(os.pread))
+    Truncate = staticmethod(_Typed(os.ftruncate))
+    Replace = staticmethod(_Typed(os.replace))
+    Remove = staticmethod(_Typed(os.remove))
+
     @_Typed
     def MakeFolder(self, path: str) -> None:
         parent = os.path.dirname(path)
@@ -1366,9 +1372,6 @@ class _Files:
     def IsFolder(self, path: str) -> bool:
         return os.path.isdir(path) and not os.path.islink(path)
 
-    def IsFile(self, path: str) -> bool:
-        return os.path.isfile(path)
-
     def IsWritable(self, path: str) -> bool:
         return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
@@ -1383,14 +1386,6 @@ class _Files:
     @_Typed
     def Link(self, path: str, new_path: str) -> None:
         os.link(os.path.realpath(path), new_path)  # of a symbolic link what it leads to
-
-    @_Typed
-    def Replace(self, path: str, new_path: str) -> None:
-        os.replace(path, new_path)
-
-    @_Typed
-    def Remove(self, path: str) -> None:
-        os.remove(path)
 
     @_Typed
     def Open(self, path: str, flags: int = os.O_RDONLY) -> int:
@@ -1421,10 +1416,6 @@ class _Files:
     def Size(self, fd: int) -> int:
         return os.lseek(fd, 0, os.SEEK_END)  # a quarter of what fstat takes; nothing here uses a file's position
 
-    @_Typed
-    def Read(self, fd: int, size: int, offset: int) -> bytes:
-        return os.pread(fd, size, offset)
-
     def Write(self, fd: int, data: bytes, offset: int) -> None:
         """Write all of `data`; near a full disk the first write can come back short without an error."""
         try:
@@ -1436,10 +1427,6 @@ class _Files:
                 written += more
         except OSError as error:
             _RaiseTyped(error)
-
-    @_Typed
-    def Truncate(self, fd: int, size: int) -> None:
-        os.ftruncate(fd, size)
 
     def Sync(self, fd: int) -> None:
         """Return when the bytes of `fd`, and its size, are on the disk."""
@@ -2237,9 +2224,7 @@ class _FolderLock:
             except _DiskError as error:
                 self.Close()
                 is_denied = error.errno in _READ_ONLY_ERRORS and not self._files.IsWritable(self._folder)
-                if is_denied or error.errno == errno.EROFS:
-                    return f"{self._folder} can only be read: {error}"
-                if error.errno in _NO_LOCK_ERRORS:
+                if is_denied or error.errno in _NO_LOCK_ERRORS:
                     return f"{self._folder} cannot be locked, so it can only be read: {error}"
                 raise
             if self.IsInPlace():
@@ -2618,7 +2603,7 @@ class _FileStore(_Aside):
                         last = 0 if line is None else line.seq
 
     def _BorrowLogs(self, with_history: bool) -> Generator[tuple[int, int, int], None, None]:
-        """Yield of the log, and of those that were set aside, newest first, a descriptor, the last operation, the end."""
+        """Yield a descriptor, the last operation and the end: of the log, and of those set aside, the newest first."""
         with self._Borrow() as fd:
             yield fd, self.seq, self._reader.log.bytes
         for path in self._HistoryPaths() if with_history else ():
@@ -5587,13 +5572,9 @@ class _Reader:
         fields = _FieldsOf(node)
         fields.pop("children", None)
         fields["_list_children"] = self.ListChildren
-
-        def Look(state: _State) -> KeywordNode:
-            if node.id in state.nodes:
-                node.level = state.LevelOf(node.id)
-            return node
-
-        return self._engine.Look(Look)
+        look = self._engine.Look
+        node.level = look(lambda state: state.LevelOf(node.id) if node.id in state.nodes else node.level)
+        return node
 
 
 @dataclass(eq=False)
@@ -5819,18 +5800,17 @@ class _Searcher:
     _descent: _Descent
     _mru: _MRUCache
 
-    def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
-        def Look(state: _State) -> tuple[list[str], SearchResult | _Found | None]:
-            hits, reason = self._Find(state, query)
-            ids = list(hits)
+    def FindExactly(self, query: str) -> SearchResult | None:
+        def Look(state: _State) -> SearchResult | _Found | None:
+            ids, reason = self._Find(state, query)
             if len(ids) == 1:
-                return ids, self._Look(state, ids[0], reason)
-            return ids, self._BuildOpenResult(state, ids, reason) if ids else None
+                return self._Look(state, ids[0], reason)
+            return self._BuildOpenResult(state, ids, reason) if ids else None
 
-        ids, found = self._engine.Look(Look)
-        return self._BuildMatchedResult(found) if isinstance(found, _Found) else found, ids
+        found = self._engine.Look(Look)
+        return self._BuildMatchedResult(found) if isinstance(found, _Found) else found
 
-    def Hits(self, query: str) -> Sequence[str]:
+    def Hits(self, query: str) -> list[str]:
         """Return the ids of what a query names."""
         return self._engine.Look(lambda state: list(self._Find(state, query)[0]))
 
@@ -5877,9 +5857,9 @@ class _Searcher:
         candidates = self._reader.Nodes(state, ids[:_PAGE])
         return SearchResult(status, candidates=candidates, reason=reason, candidate_count=len(ids))
 
-    def Disambiguate(self, query: str, ids: list[str], context: str, ambiguous: SearchResult) -> SearchResult:
+    def Disambiguate(self, query: str, context: str, ambiguous: SearchResult) -> SearchResult:
         """Let the model choose among keywords that have a name; where it cannot, all of them stand."""
-        descent = self._descent.ChooseAmong(ids, query, "disambiguate_same_name", context=context)
+        descent = self._descent.ChooseAmong(self.Hits(query), query, "disambiguate_same_name", context=context)
         chosen = self.BuildResult(descent)
         if chosen.node is None:
             return self._AddCosts(ambiguous, descent)
@@ -5927,8 +5907,7 @@ def _StampOf(now: float) -> str:
 def _Page(ids: Sequence[_Value], page: int | None, size: int) -> Sequence[_Value]:
     if page is None:
         return ids
-    _CheckCount("page", page, 0)
-    _CheckCount("size", size, 1)
+    _Check(page=page, size=size)
     return ids[page * size : (page + 1) * size]
 
 
@@ -6125,10 +6104,10 @@ class KeywordTree:
         the disk; else one descent.
         """
         query, _, context = self._Enter(query=query, llm_expand_query=llm_expand_query, context=context)
-        found, ids = self._searcher.FindExactly(query)
+        found = self._searcher.FindExactly(query)
         if found is not None:
             is_unclear = found.node is None and context and llm_expand_query
-            return self._searcher.Disambiguate(query, ids, context, found) if is_unclear else found
+            return self._searcher.Disambiguate(query, context, found) if is_unclear else found
         if not query.strip() or not llm_expand_query:
             reason = "exact_miss_llm_disabled" if query.strip() else "empty_query"
             return SearchResult(SearchStatus.NOT_FOUND, reason=reason)

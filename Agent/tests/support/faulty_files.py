@@ -898,5 +898,5 @@ class Door:
             if function is None or getattr(function, "__module__", kt.__name__) == kt.__name__:
                 continue
             where = system if hasattr(os, function.__name__) else system.path
-            exchanged[name] = staticmethod(getattr(where, function.__name__))
+            exchanged[name] = staticmethod(inside.typed(getattr(where, function.__name__)))
         return type("FaultyFiles", (inside.Files,), exchanged)
