@@ -22,7 +22,8 @@ from Agent.finding import index, packing, score, texts
 from Agent.finding import tree as ranking
 from Agent.keyword_tree import Fits, KeywordTree
 
-Files, typed = kt._Files, kt._Typed
+typed = kt._Typed
+Files = kt._Files
 """The one door to the disk; a test that patches a method of it stands before every tree."""
 
 OUTCOMES: Mapping[str, tuple[str | None, str]] = kt._OUTCOMES
