@@ -466,6 +466,10 @@ def _Shorten(value: object, limit: int = 60) -> str:
         text = repr(value[: limit + 1]) if isinstance(value, (str, bytes)) else _BRIEF.repr(value)
     except Exception as error:  # too deep, too long, or a foreign __repr__
         text = f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
+    return _Cut(text, limit)
+
+
+def _Cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
@@ -1036,7 +1040,7 @@ _FindPlainStrings = re.compile('"([^"]*)"').findall
 _MatchParent = re.compile(rb'\{"id":%b,"ordinal":\d+,"deleted":\w+,"parent_id":(?:null|%b)' % (_STRING, _STRING)).match
 MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING).match
 _MatchLink = re.compile(
-    r'\{"info_id":%s,"keyword_id":%s,"ordinal":[0-9]+,"deleted":(?:true|false),"relation":"' % (2 * (_STRING.decode(),))
+    rb'\{"info_id":%b,"keyword_id":%b,"ordinal":[0-9]+,"deleted":(?:true|false),"relation":"' % (_STRING, _STRING)
 ).match
 _LIVE, _DELETED = b',"deleted":false,', b',"deleted":true,'  # metadata after it may hold either again
 _BULK = 4096  # rows handled at once
@@ -1257,12 +1261,10 @@ def _KeyOf(row: bytes) -> _Key:
 
 
 def _ReadLinkKey(row: bytes) -> _Key:
-    match = _MatchLink(str(row, "utf-8", "replace"))
+    match = _MatchLink(row)
     if match is None:
         raise _Malformed("no row of a link", row)
-    if b"\\" in row:
-        return 2, json.loads(f'"{match[1]}"'), json.loads(f'"{match[2]}"')
-    return 2, match[1], match[2]
+    return 2, _Unescape(match[1]), _Unescape(match[2])
 
 
 def _InfoIdOf(row: bytes) -> str:  # of a link that was looked at before
@@ -1277,11 +1279,8 @@ def _EmptyRow(record: _NodeOrInfo, row: bytes) -> bytes:
     if record.created_by == "":  # it is one, from a compacted log; no caller can write so
         return row
     kind, values = type(record), record._Decode()
-    emptied = object.__new__(kind)
     empty = {name: make for name, (make, *_) in _ROW_FIELDS[kind].items()} | _EMPTY[kind]
-    left = {name: values[name] if name in _LEFT else make() for name, make in empty.items()}
-    _FieldsOf(emptied).update(left)
-    return _EncodeRecord(emptied)
+    return _EncodeRecord(kind(**{name: values[name] if name in _LEFT else make() for name, make in empty.items()}))
 
 
 _FOLLOWS = ("version", "updated_at", "level", "children")  # fields that an undo does not put back
@@ -3014,7 +3013,7 @@ class _State:
 
     def ResolveMerged(self, id: str) -> str | None:
         """Return `id`, or that of the keyword it was merged into; None where neither is there."""
-        seen = set[str]()
+        seen: set[str] = set()
         while id not in seen:  # a forged log could lead in a circle
             if id in self.nodes:
                 return id
@@ -3036,9 +3035,8 @@ class _State:
         of_info = self.by_info.Get(info_id)
         if not of_info:  # nearly always, while a log is read
             return None
-        of_node = self.by_node.Get(keyword_id) if len(of_info) > 1 else of_info
         start = f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
-        rows = of_info if len(of_info) <= len(of_node) else of_node
+        rows = min(of_info, self.by_node.Get(keyword_id), key=len)
         return next((row for row in rows if row.startswith(start)), None)
 
     def Find(self, key: _Key) -> tuple[Any, bytes | None]:
@@ -3315,6 +3313,9 @@ class Fits(NamedTuple):
     words: QueryWords | None = None  # None: infos are shown in the order of their links, without an excerpt
 
 
+_NO_FITS = Fits([], {})
+
+
 class Ranker(Protocol):
     """Says which keywords of a tree fit a text.  Any thread may ask; a forked child makes a ranker of its own."""
 
@@ -3454,11 +3455,10 @@ _OUTCOMES: dict[str, tuple[str | None, str]] = {  # case -> outcome, reason
     "ambiguous": ("ambiguous", "agent_ambiguous"),
     "ambiguous_invalid": ("missing", "invalid_reply"),  # a group, or what is not in the view
     "no_target": ("missing", "no_target"),  # match, jump or ambiguous that names nothing
-    "missing": ("missing", "agent_missing"),
+    "missing": ("missing", "agent_missing"),  # also of a silent client, which is not even called
     "malformed": ("missing", "invalid_reply"),  # anything else: no object, a field of a wrong type
     "timed_out": ("missing", "agent_timeout"),  # the client raised TimeoutError
     "failed": ("missing", "agent_failure"),  # it raised anything else
-    "silent": ("missing", "agent_missing"),  # it is not even called
     "vanished": ("missing", "stale_view"),  # a target went while the model thought; `parent_gone` in placing
     "rounds_used_up": ("missing", "agent_timeout"),  # no end after `descend_max_rounds`
 }
@@ -3566,10 +3566,6 @@ def _DescribeReply(reply: object) -> Any:
     return _Printable(_Shorten(reply, _QUERY_LIMIT))
 
 
-def _Cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
 def _ElidePath(names: Sequence[str]) -> str:
     """Join names to a candidate's path; where that is too long its beginning goes first."""
     path = ""
@@ -3602,7 +3598,7 @@ class _Trace:
         self.question |= {what: text[:_QUERY_LIMIT] for what, text in (about or {}).items() if text}
         self.steps: list[DescentStep] = []
         self.rounds: list[_Row] = []
-        self.fits = Fits([], {})  # the newest ranking
+        self.fits = _NO_FITS  # the newest ranking
 
 
 class _MRUCache:
@@ -3655,7 +3651,7 @@ class _Descent:
         if intent == "search" or not silence:  # without a model there is still a list to show
             trace.fits = self.Rank(trace)
         if silence:
-            return self._Conclude(trace, _Reading("silent", "missing", words=silence))
+            return self._Conclude(trace, _Reading("missing"))
         best = trace.fits.ids[: self._short_list]
         if intent == "search" and best and not self.always_ask and self._IsSure(trace.fits):
             return self._Conclude(trace, _Reading("ranked", "match", best[:1]))
@@ -3696,10 +3692,10 @@ class _Descent:
         Of more than a view shows those are shown that fit best: of a context where there is one.
         """
         trace, limit = _Trace(intent, query, about), self.max_candidates
-        if silence := WhySilent(self.client):
-            return self._Conclude(trace, _Reading("silent", "missing", words=silence))
+        if WhySilent(self.client):
+            return self._Conclude(trace, _Reading("missing"))
         is_ranked = self._wants_evidence or len(ids) > limit
-        fits = self.Rank(_Trace("search", about.get("context") or query), ids) if is_ranked else Fits([], {})
+        fits = self.Rank(_Trace("search", about.get("context") or query), ids) if is_ranked else _NO_FITS
         if len(ids) > limit:
             ids = heapq.nlargest(limit, ids, key=lambda id: fits.evidence.get(id, _NO_EVIDENCE).score)
         with self._engine.SeeOwn() as state:
@@ -3797,7 +3793,7 @@ class _Descent:
         for id in ids:
             group = state.Live(view.groups.get(id, ()))
             members += group
-            opened += [state.ParentOf(member) or _ROOT_ID for member in group[:1] + group[-1:]]
+            opened += [state.ParentOf(member) for member in group[:1] + group[-1:]]
         paths = [state.PathOf(id) for id in opened]
         shared = [steps[0] for steps in zip(*paths, strict=False) if len(set(steps)) == 1]
         return _Position([_ROOT_ID, *shared][-1], targets, members)
@@ -3893,7 +3889,7 @@ class _Descent:
             raise
         except Exception as error:
             _LOGGER.warning("nothing is ranked: %s", self.tell_error(error, None))
-            return Fits([], {})
+            return _NO_FITS
 
 
 def _ReadCandidateFields(client: LLMClient, show_descriptions: bool) -> list[str]:
@@ -4315,7 +4311,7 @@ def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
         held, gone = state.Find(key)
         present = gone if held is None else tx.ReadRow(held)
         now = None if present is None else _ReadRecord(present)
-        if now is None or not (present == row or _IsAsLeft(now, record)):
+        if now is None or not _IsAsLeft(now, record):
             changed.append(record)
         elif key in was or not record.deleted or getattr(record, "merged_into", None) is not None:
             _PutBack(tx, record, was.get(key), now.version, row)  # else it was made and deleted by the same operation
