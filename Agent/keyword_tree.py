@@ -1372,7 +1372,7 @@ class _Files:
         return os.path.isdir(path) and not os.path.islink(path)
 
     def IsWritable(self, path: str) -> bool:
-        return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+        return os.access(path, os.W_OK)
 
     @_Typed
     def List(self, folder: str) -> list[str]:
@@ -1943,7 +1943,7 @@ def EncodeState(
         return new.seq, crc, line
 
     extra = f'{FORMAT_FIELD}"next_ordinal": {next_ordinal}, '
-    for kind in range(len(_KINDS)):
+    for kind in range(3):
         for bulk in _InBulks(rows_of(kind)):
             records = NoRows()
             records[:3][kind].extend(bulk)
@@ -2031,7 +2031,6 @@ class _Projections:
         self.paths = [os.path.join(folder, name) for name in self.names]
         self.fds = [-1, -1, -1]
         self.is_behind = False  # a write or a sync failed: no checkpoint may say that they are what the log says
-        self._damaged: set[str] = set()  # names of those that held something else than the log says, and not just less
 
     def FindAny(self) -> str:
         """Return the path of one that is there, "" where none is."""
@@ -2053,28 +2052,26 @@ class _Projections:
         except _DiskError:
             self.is_behind = True
 
-    def _Mend(self, kind: int, offset: int, data: bytes) -> None:
-        """Write rows where something else stands."""
-        found = self._files.Read(self.fds[kind], len(data), offset)
-        if not data.startswith(found):
-            self._damaged.add(self.names[kind])
-        if found != data:
-            self.Write(kind, offset, data)
-
     def Fit(self, reader: _LogReader, keep_aside: Callable[[str, bytes, str], None]) -> list[str]:
         """Let them be what the log adds up to; return the repairs, in sentences.
 
         A disk too full for that keeps no tree from opening.
         """
-        files = self._files
+        files, damaged = self._files, set[str]()  # names of those that held something else than the log, not just less
+
+        def Mend(kind: int, offset: int, data: bytes) -> None:
+            found = files.Read(self.fds[kind], len(data), offset)
+            if found != data:
+                self.Write(kind, offset, data)
+                if not data.startswith(found) or offset + len(found) < reader.synced[kind]:
+                    damaged.add(self.names[kind])
+
         try:
             for kind, path in enumerate(self.paths):
                 self.fds[kind] = files.Open(path, _TO_WRITE)
             if any(self.FindUnfit(reader.projected)):
-                lengths = zip(self.names, self.fds, reader.synced, strict=True)
-                self._damaged.update(name for name, fd, synced in lengths if files.Size(fd) < synced)
                 # Whatever a checkpoint has said of them.  Where this raises, nothing of a projection is cut.
-                reader.projected = reader.ReadAgain(lambda _: None, self._Mend).projected
+                reader.projected = reader.ReadAgain(lambda _: None, Mend).projected
                 for name, fd, length in zip(self.names, self.fds, reader.projected, strict=True):
                     if surplus := files.Read(fd, max(0, files.Size(fd) - length.bytes), length.bytes):
                         keep_aside(name, surplus, "which the log does not have")
@@ -2082,7 +2079,7 @@ class _Projections:
                 files.SyncFolder(os.path.dirname(self.paths[0]))
         except _DiskError:
             self.is_behind = True
-        said = [f"{name} did not fit the log and was repaired from it" for name in sorted(self._damaged)]
+        said = [f"{name} did not fit the log and was repaired from it" for name in sorted(damaged)]
         return said + ["nodes, infos and links.jsonl could not be brought up to date"] * self.is_behind
 
     def Sync(self) -> bool:
@@ -2197,9 +2194,8 @@ class _Aside:
 
     def Sizes(self) -> dict[str, int]:
         with _StoreErrors("cannot list the files in", self.data_dir):
-            # Some may be gone by now.
-            there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))
-            return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
+            start, paths = len(self.data_dir) + 1, self._FilesIn(self.data_dir)  # some may be gone by now
+            return {path[start:]: found.st_size for path in paths if (found := self.files.Stat(path)) is not None}
 
 
 class _FolderLock:
@@ -5986,7 +5982,7 @@ class KeywordTree:
         arguments = {name: value for name, value in locals().items() if name != "self"}
         if not isinstance(data_dir, (str, os.PathLike)) or not os.fspath(data_dir):
             raise _Invalid("data_dir must be a path, and not empty", data_dir)
-        place = os.fsdecode(os.fspath(data_dir))
+        place = os.fsdecode(data_dir)
         if _FindScheme(place):
             raise InvalidInputError("data_dir is a folder, and cannot be an address: use addresses.open_tree for one")
         self.data_dir = os.path.abspath(place)  # the current folder may change
