@@ -368,7 +368,7 @@ class Change:
     before: list[_Record]  # the changed records as they were; what was created is not among them
     after: list[_Record]  # the changed records as they became; `deleted` is true of those that went
     agent_io: dict[str, Any] | None = None  # a model's request and reply for it; `{"undoes": id}` of an undo
-    author: str = ""  # the author: `"user"`, `"agent"` or a name; empty in logs of older versions
+    author: str = ""  # the author: `"user"`, `"agent"` or a name
 
     def Ids(self) -> set[str]:
         """Return the ids of all keywords and infos that it touched."""
@@ -1687,8 +1687,7 @@ def _ReadOperation(raw: bytes) -> tuple[int, LoggedOperation]:
     try:
         envelope: _Row = json.loads(raw[:middle] + b"}")
         head = envelope["op"], envelope["operation_id"], envelope["timestamp"]
-        author = envelope.get("author", "")  # which older versions did not write
-        return envelope["seq"], LoggedOperation(*head, before, ReadAfter(raw), author, envelope["agent_io"])
+        return envelope["seq"], LoggedOperation(*head, before, ReadAfter(raw), envelope["author"], envelope["agent_io"])
     except (ValueError, KeyError) as error:
         raise _Malformed("a line that is no operation", raw) from error
 
@@ -2141,11 +2140,11 @@ class _Aside:
         try:
             description = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
             length, crc = int(description["log"]["length"]), int(description["log"]["crc"], 16)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            detail = f"the snapshot {name} does not tell what it holds"
+            if description["name"] != name:
+                raise ValueError("it is of another snapshot")
+        except (ValueError, KeyError, TypeError) as error:
+            detail = f"this was not written for the snapshot {name}, or has changed"
             raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
-        if description.get("name", name) != name:  # older versions did not write it
-            raise StoreCorruptError(SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
         path = os.path.join(folder, LOG_NAME)
         if self._ChecksumOf(path, length) != crc:
             raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")

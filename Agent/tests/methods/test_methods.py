@@ -1024,7 +1024,7 @@ class TestSnapshot:
         path = folder / "snapshots" / tree.Snapshot(copy=True) / "snapshot.json"
         path.write_bytes(damage(path.read_bytes()))
 
-        with unchanged(tree, folder), pytest.raises(StoreError, match="does not tell what it holds"):
+        with unchanged(tree, folder), pytest.raises(StoreError, match="was not written for"):
             tree.Restore(path.parent.name)
 
     def test_no_name_leads_out_of_the_folder(self, tree: KeywordTree, folder: Path) -> None:
