@@ -1343,7 +1343,7 @@ class _Files:
     @_Typed
     def MakeFolder(self, path: str) -> None:
         parent = os.path.dirname(path)
-        if not os.path.isdir(path):
+        if not os.path.isdir(path) and parent != path:  # the last where nothing can be looked at
             self.MakeFolder(parent)
             with contextlib.suppress(FileExistsError):  # another process was quicker
                 os.mkdir(path, 0o700)
