@@ -40,7 +40,7 @@ _find_ascii_words = re.compile(
 _find_parts = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])|\d+").findall
 _drop_separators = re.compile(r",(?<=\d,)(?<!\d{4},)(?=\d{3}(?!\d))").sub  # 3,000 is 3000
 _drop_accents = re.compile("[\u0300-\u036f]+").sub
-_drop_unseen = re.compile(f"[{INVISIBLE}{POINTS}]+").sub
+_drop_unseen = re.compile(f"[{INVISIBLE}{POINTS}]").sub
 _is_accented = re.compile("[\u00c0-\u024f\u0300-\u052f\u1e00-\u1fff]").search
 is_unspaced = re.compile(f"[{_UNSPACED}]").match
 has_digit = re.compile(r"\d").search

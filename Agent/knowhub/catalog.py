@@ -86,8 +86,10 @@ _LATER_VOTE = """INSERT INTO vote VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE S
     WHERE (excluded.created_at, excluded.id) >= (vote.created_at, vote.id)"""
 _LAST_VOTE = """INSERT OR IGNORE INTO vote SELECT entry, principal, created_at, id, is_helpful FROM record
     WHERE kind = 'feedback' AND NOT is_gone AND entry = ? AND principal = ? ORDER BY created_at DESC, id DESC LIMIT 1"""
-_IS_JUDGED = """SELECT EXISTS (SELECT 1 FROM vote WHERE entry = ?)
-    OR EXISTS (SELECT 1 FROM record WHERE merged_into = ? AND merged_into != '')"""
+# Whether a new entry has votes already, or others merged into it; and the entry as it was.
+_BEFORE = f"""SELECT EXISTS (SELECT 1 FROM vote WHERE entry = asked)
+    OR EXISTS (SELECT 1 FROM record WHERE merged_into = asked AND merged_into != ''), {COLUMNS}
+    FROM (SELECT ? AS asked) LEFT JOIN record ON id = asked AND NOT is_gone"""
 _WITH_HISTORY = ("knowledge", "resource", "proposal")  # kinds whose operations are asked for
 _is_ours = re.compile(r"kh:([^:]*):(\S+) ?(.*)", re.DOTALL).fullmatch
 """Tell whether a hub wrote an operation: `kh:<verb>:<principal>`, with a mark where the call had an Idempotency-Key."""
@@ -306,15 +308,15 @@ class Following:
         entry, merged_into = clean(str(own.get("of") or "")), clean(record.merged_into)
         row = [record.id, clean(record.content), _written([record.source, own]), principal, record.version]
         row += [record.created_at, record.updated_at, 0, 0, kind, record.deleted, own.get("score"), merged_into, entry]
-        old = get(db, record.id) if kind == "knowledge" else None
+        is_judged, *was = db.execute(_BEFORE, (record.id,)).fetchone() if kind == "knowledge" else (False, None)
+        old = None if was[0] is None else record_of_row(was)
         terms = terms_of(own["task"]) if kind == "knowledge" and not record.deleted else ()
         db.execute(_INSERT, [*row, own.get("helpful") is True, record.size, " ".join(terms)])
         if kind == "knowledge":
             before, after = marks_of(old), marks_of(None if record.deleted else record)
             for sql, marks in (_UNMARK, before - after), (_MARK, after - before):
                 db.executemany(sql, [(mark, record.id) for mark in marks])
-            is_judged = merged_into or own.get("judged") or db.execute(_IS_JUDGED, (record.id, record.id)).fetchone()[0]
-            if old is not None or is_judged:  # a new one has no votes
+            if old is not None or merged_into or own.get("judged") or is_judged:  # a new one has no votes
                 yield record.id
             if old is not None and old.merged_into:
                 yield old.merged_into
@@ -694,30 +696,33 @@ class Catalog(Following):
         Cost: what is looked at of each term are its newest 1,000 entries; the tasks of 50 are compared.
         """
         self.look()
-        terms, is_hidden = terms_of(task), not token.sees_all()
-        given = "FROM (SELECT key AS place, value AS number FROM json_each(?)) JOIN record USING (number)"
-        is_seen = f"EXISTS ({_SEEN} AND mark.id = record.id)" if is_hidden else "TRUE"
-        sql = f"SELECT terms, {COLUMNS} {given} WHERE {is_seen} AND NOT is_gone AND merged_into = '' ORDER BY place"
-        seen = [_marks_seen(token)] if is_hidden else []
+        terms, left = terms_of(task), [*self._left]  # before what is read, lest one just taken in is in neither
 
-        def work(db: sqlite3.Connection) -> list[Any]:
-            if self._tasks_of != (looked := (self._next_look, self._writes)):
-                self._tasks.take_in(db)
-                self._tasks_of = looked
-            likely = self._tasks.likely(terms)
-            if not likely:  # nearly always
-                return []
-            return db.execute(f"{sql} LIMIT {_COMPARED}", (json.dumps(likely), *seen)).fetchall()
+        def take_in(db: sqlite3.Connection) -> None:
+            looked = self._next_look, self._writes
+            self._tasks.take_in(db)
+            self._tasks_of = looked
+
+        if self._tasks_of != (self._next_look, self._writes):
+            self._do(take_in)
+        rows = self._alike(token, likely) if (likely := self._tasks.likely(terms)) else []  # nearly always
 
         def share(theirs: Collection[str]) -> float:
             both = len(terms.intersection(theirs))
             return both / (len(terms) + len(theirs) - both or 1)
 
-        left = [*self._left]  # before what is read, lest one that is just taken in is in neither
-        near = [(like, record_of_row(row)) for said, *row in self._do(work) if (like := share(said.split())) >= least]
+        near = [(like, record_of_row(row)) for said, *row in rows if (like := share(said.split())) >= least]
         near += [(like, one) for one, theirs in left if (like := share(theirs)) >= least]
         alike = {one.id: (like, one) for like, one in near if sees(token, one)}
         return sorted(alike.values(), key=lambda pair: (pair[0], pair[1].id), reverse=True)[:limit]
+
+    def _alike(self, token: Token, likely: list[int]) -> list[Any]:
+        """Return terms and `COLUMNS` of those of some records that a token sees."""
+        given = "FROM (SELECT key AS place, value AS number FROM json_each(?)) JOIN record USING (number)"
+        is_seen = "TRUE" if token.sees_all() else f"EXISTS ({_SEEN} AND mark.id = record.id)"
+        sql = f"SELECT terms, {COLUMNS} {given} WHERE {is_seen} AND NOT is_gone AND merged_into = '' ORDER BY place"
+        seen = [] if token.sees_all() else [_marks_seen(token)]
+        return self._do(lambda db: db.execute(f"{sql} LIMIT {_COMPARED}", (json.dumps(likely), *seen)).fetchall())
 
     # -- operations --
 

@@ -15,6 +15,7 @@ processes cannot make two of one. They serve people who look into the tree; no r
 
 import contextlib
 import errno
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -234,6 +235,7 @@ KEYWORDS = "kh-"
 """How the ids of our keywords begin."""
 
 
+@functools.lru_cache(1 << 10)  # most entries have one of a few types
 def _keyword_id(path: tuple[str, ...]) -> str:
     digest = hashlib.sha256("\0".join(path).encode()).hexdigest()[:20]
     return f"{KEYWORDS}{digest}"

@@ -22,7 +22,7 @@ _SUMMED = 2_000  # of all terms of a task together: the commonest ones say least
 
 
 class Tasks:
-    """The terms of tasks, of the file in which the catalog has its records; it is called by one thread at a time."""
+    """The terms of tasks, of the file in which the catalog has its records; one thread at a time takes in."""
 
     def __init__(self) -> None:
         self._file, self._number = "", 0

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -266,7 +265,7 @@ class Store:
         ids = [f"{kind}-{digest[: 20 if kind == 'feedback' else 12]}"]
         if kind == "knowledge":
             days = (self.clock() - 86_400 * back for back in range(KEY_DAYS if key else 1))
-            ids = [f"{kind}-{datetime.fromtimestamp(day, UTC):%Y%m%d}-{digest[:12]}" for day in days]
+            ids = [f"{kind}-{iso_time(day)[:10].replace('-', '')}-{digest[:12]}" for day in days]
         there = next(filter(None, map(self.ledger.stored, ids)), None) if key else None
         if there is not None and there.deleted:
             raise gone_since()
@@ -309,9 +308,10 @@ class Store:
 
     def _check_quota(self, written: list[Record]) -> None:
         """Refuse what makes a principal's records more than the share of one; what shrinks them is taken."""
-        if self.quota == Quota():
+        limits = self.quota
+        if not limits.entries and not limits.size:
             return
-        before, limits = self.catalog.several([record.id for record in written]), self.quota
+        before = self.catalog.several([record.id for record in written])
         for whose in {record.created_by for record in written}:
             mine = [record for record in written if record.created_by == whose and record.kind != ACCESS]
             entries = sum(record.id not in before and record.kind in ("knowledge", "resource") for record in mine)
