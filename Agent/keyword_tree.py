@@ -4504,19 +4504,19 @@ class OpenOperation:
     """
 
     id: str  # for `Undo`, once the block has ended
+    now: float  # when it was entered; seconds since the epoch
+    owner: tuple[int, object]  # the thread and the task that entered it
+    _start: tuple[int, _Transaction | None, int]  # of the block around it: plans, transaction and steps at that time
 
     def __init__(self, engine: _Engine, name: str, author: str | None) -> None:
         self.id = engine.new_id()
         self.engine = engine
         self._stage: Literal["new", "open", "ended"] = "new"
         self._exit: Callable[[], object] | None = None  # returns None once the `with` has ended, see `_EndOfBlock`
-        self.now = 0.0
         self._name = name
         self._author = author
         self.writes: list[tuple[_Plan[Any], str, Sequence[_Row | None]]] = []  # plan, author, what a model was asked
-        self.owner: tuple[int, object] = (0, None)
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
-        self._start: tuple[int, _Transaction | None, int] = (0, None, 0)  # of that the plans, transaction and steps
         self._inner: list[OpenOperation] = []  # those that are open inside this one
         self.transaction: _Transaction | None = None  # rows staged by the plans; None: they are to run again
 
