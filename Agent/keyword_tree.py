@@ -2177,8 +2177,10 @@ class _Aside:
         finished = self.SnapshotNames()
         for path in itertools.chain(self._HistoryPaths(), self._FilesIn(self.data_dir)):  # a history may lie elsewhere
             top, *below = path[len(self.data_dir) + 1 :].split("/")
-            is_aside = below and (top in (HISTORY, "indexes") or (top == SNAPSHOTS and below[0] not in finished))
-            if is_aside or top.startswith("cut_tail-"):
+            is_doomed = top.startswith("cut_tail-")
+            if below:
+                is_doomed = top in (HISTORY, "indexes") or (top == SNAPSHOTS and below[0] not in finished)
+            if is_doomed:
                 self.files.Remove(path)
                 self.files.SyncFolder(os.path.dirname(path))
 
@@ -2186,8 +2188,11 @@ class _Aside:
         for name in self.files.List(folder):
             path = os.path.join(folder, name)
             if self.files.IsFolder(path):
-                with contextlib.suppress(_DiskError):  # of another owner, such as lost+found
+                try:
                     yield from self._FilesIn(path)
+                except _DiskError as error:
+                    if error.errno not in _READ_ONLY_ERRORS:  # of another owner, such as lost+found
+                        raise
             else:
                 yield path
 
