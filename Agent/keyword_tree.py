@@ -3170,14 +3170,14 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
     cuts = [match.span() for match in _FindSeparators(query)]
     if not 0 < len(cuts) <= _PATH_CUTS:
         return []
-    starts, ends = [end for _, end in cuts], [*(start for start, _ in cuts[1:]), len(query)]
+    ends = [*(start for start, _ in cuts), len(query)]
     steps_left, paths = _PATH_STEPS, dict[str, list[str]]()  # by parent: siblings share their ancestors
     # By the separator after it: what all up to there can lead to, as one name, or as a path that was cut before.
-    reached = [set(find(query[:start])) for start, _ in cuts] + [set[str]()]
+    reached = [*(set(find(query[:end])) for end in ends[:-1]), set[str]()]
     for last, first in itertools.product(range(len(cuts)), repeat=2):
         if first > last or not reached[first]:
             continue
-        for id in find(query[starts[first] : ends[last]]):
+        for id in find(query[cuts[first][1] : ends[last + 1]]):
             parent_id = state.ParentOf(id)
             if parent_id not in paths:
                 paths[parent_id] = state.PathOf(parent_id) if parent_id else []
@@ -3572,7 +3572,7 @@ def _ElidePath(names: Sequence[str]) -> str:
     for start in range(max(0, len(names) - _PATH_LIMIT), len(names)):  # no more names than that can fit
         path = " / ".join(["…", *names[start:]] if start else names)
         if len(path) <= _PATH_LIMIT:
-            return path
+            break
     return _Cut(path, _PATH_LIMIT)
 
 
@@ -3592,10 +3592,10 @@ class _End(NamedTuple):
 
 
 class _Trace:
-    def __init__(self, intent: str, query: str, about: Mapping[str, str] | None = None) -> None:
+    def __init__(self, intent: str, query: str, **about: str) -> None:
         self.intent = intent
         self.question = {"query": query[:_QUERY_LIMIT]}
-        self.question |= {what: text[:_QUERY_LIMIT] for what, text in (about or {}).items() if text}
+        self.question |= {what: text[:_QUERY_LIMIT] for what, text in about.items() if text}
         self.steps: list[DescentStep] = []
         self.rounds: list[_Row] = []
         self.fits = _NO_FITS  # the newest ranking
@@ -3647,7 +3647,7 @@ class _Descent:
         self._short_list = min(int(wanted), self.max_candidates) if judges else 0  # by scores, the first is the best
 
     def Walk(self, query: str, intent: str, **about: str) -> _End:
-        trace, silence = _Trace(intent, query, about), WhySilent(self.client)
+        trace, silence = _Trace(intent, query, **about), WhySilent(self.client)
         if intent == "search" or not silence:  # without a model there is still a list to show
             trace.fits = self.Rank(trace)
         if silence:
@@ -3691,7 +3691,7 @@ class _Descent:
         """Let the model choose one of some keywords, also of those that the caller's open operation made.
         Of more than a view shows those are shown that fit best: of a context where there is one.
         """
-        trace, limit = _Trace(intent, query, about), self.max_candidates
+        trace, limit = _Trace(intent, query, **about), self.max_candidates
         if WhySilent(self.client):
             return self._Conclude(trace, _Reading("missing"))
         is_ranked = self._wants_evidence or len(ids) > limit
@@ -3829,13 +3829,13 @@ class _Descent:
         entries |= {id: self._DescribeGroup(state, group) for id, group in groups.items()}
         return _View(entries, groups, min(len(recent), limit // 10))
 
-    def _GroupMembers(self, state: _State, ids: Sequence[str], count: int) -> dict[str, list[str]]:
+    def _GroupMembers(self, state: _State, ids: list[str], count: int) -> dict[str, list[str]]:
         groups = {}
         for number in range(count):
             group_id = f"group:{number}"
             while group_id in state.nodes:  # a batch may have brought such an id along
                 group_id += "'"
-            groups[group_id] = list(ids[number * len(ids) // count : (number + 1) * len(ids) // count])
+            groups[group_id] = ids[number * len(ids) // count : (number + 1) * len(ids) // count]
         return groups
 
     def _DescribeGroup(self, state: _State, group: Sequence[str]) -> _Row:
@@ -3848,7 +3848,7 @@ class _Descent:
         ids = state.children.Get(id)
         return list(ids) if len(ids) <= self.max_candidates else state.ChildrenByName(id)
 
-    def Describe(self, state: _State, ids: Iterable[str], fits: Fits | None = None) -> dict[str, _Row]:
+    def Describe(self, state: _State, ids: Iterable[str], fits: Fits = _NO_FITS) -> dict[str, _Row]:
         entries: dict[str, _Row] = {}
         for id in ids:
             head = state.Head(id)
@@ -3858,12 +3858,11 @@ class _Descent:
                 entry["aliases"] = head.aliases[:_ALIASES]
             if "description" in self.fields and head.description.strip():
                 entry["description"] = _Cut(head.description, _SHOWN_LIMIT)
-            if fits is not None:
-                evidence = fits.evidence.get(id, _NO_EVIDENCE)
-                if "excerpt" in self.fields and evidence.excerpt:
-                    entry["excerpt"] = evidence.excerpt
-                if "score" in self.fields:
-                    entry["score"] = round(evidence.score, 3)
+            evidence = fits.evidence.get(id, _NO_EVIDENCE)
+            if "excerpt" in self.fields and evidence.excerpt:
+                entry["excerpt"] = evidence.excerpt
+            if "score" in self.fields:
+                entry["score"] = round(evidence.score, 3)
         return entries
 
     def _AddFacts(self, view: _View, fits: Fits) -> None:
@@ -4110,13 +4109,12 @@ def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transa
 
 
 def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
-    parent_id, node = _ROOT_ID, drafts[-1]
+    node = tx.ReadNode(_ROOT_ID)
     for draft in drafts:
-        there = list(map(tx.ReadNode, tx.state.ChildrenCalled(parent_id, draft.name)))
+        there = list(map(tx.ReadNode, tx.state.ChildrenCalled(node.id, draft.name)))
         if len(there) > 1:
             raise ConflictError(f"several keywords are called {_Shorten(draft.name)} here:", there)
-        node = there[0] if there else _PlanNode(draft, parent_id, None, tx)
-        parent_id = node.id
+        node = there[0] if there else _PlanNode(draft, node.id, None, tx)
     return node
 
 
@@ -4156,13 +4154,12 @@ def _PlanLink(
 
 
 def _PlanMove(tx: _Transaction, id: str, new_parent_id: str) -> KeywordNode:
-    node, parent_id = tx.ReadNode(id), tx.Resolve(new_parent_id)
+    node, parent = tx.ReadNode(id), tx.ReadNode(new_parent_id)
     if node.id == _ROOT_ID:
         raise InvalidInputError("the root cannot be moved")
-    if tx.state.IsBeneath(parent_id, node.id):
-        parent = tx.ReadNode(parent_id)
+    if tx.state.IsBeneath(parent.id, node.id):
         raise InvalidInputError(f"{_Shorten(node.name)} cannot be moved under itself, to {_Shorten(parent.name)}")
-    tx.Change(node, parent_id=parent_id)
+    tx.Change(node, parent_id=parent.id)
     return node
 
 
@@ -4280,7 +4277,7 @@ def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row, version: int | 
 
 def _PlanDeleteInfo(tx: _Transaction, info_id: str) -> None:
     info = tx.ReadInfo(info_id)
-    for row in list(tx.state.by_info.Get(info_id)):
+    for row in tx.state.by_info.Get(info_id):
         tx.StageRow(_ReadLinkKey(row), None, row)
     tx.Change(info, deleted=True)
 
@@ -5339,10 +5336,7 @@ def _ProposePlan(tree: KeywordTree, scope_id: str) -> dict[str, Any]:
     children = {node.id: tree.GetChildren(node.id) for node in nodes}
     steps: list[_Step] = []
     for node in reversed(nodes):  # from the bottom: a chain's names go to its end one by one
-        merges = list(_FindDuplicates(children[node.id]))
-        steps += merges
-        if tree.can_choose:
-            steps += _LookAt(tree, node, children, {step["src_id"] for step in merges})
+        steps += _LookAt(tree, node, children)
     note = ""
     if scope.id == _ROOT_ID:
         steps += _LinkUnlinked(tree, nodes[1:])
@@ -5376,14 +5370,17 @@ def _FindDuplicates(children: list[KeywordNode]) -> Iterator[_Step]:
             first_of.setdefault(key, child)
 
 
-def _LookAt(
-    tree: KeywordTree, node: KeywordNode, children: dict[str, list[KeywordNode]], merged: set[str]
-) -> Iterator[_Step]:
-    """Yield steps for what a keyword's children look like: an only child, too many of them."""
+def _LookAt(tree: KeywordTree, node: KeywordNode, children: dict[str, list[KeywordNode]]) -> Iterator[_Step]:
+    """Yield steps for what a keyword's children look like: of equal names, an only child, too many of them."""
     mine, siblings = children[node.id], children.get(node.parent_id or "", [])  # which the scope's own are not among
+    merges = list(_FindDuplicates(mine))
+    yield from merges
+    if not tree.can_choose:
+        return
     if len(mine) == len(siblings) == 1 and not tree.GetInfosOfKeyword(node.id, size=1):
         why = f"by rule: {node.name!r} only leads from its parent to its only child"
         yield {"action": "merge", "src_id": node.id, "dst_id": mine[0].id, "why": why}
+    merged = {step["src_id"] for step in merges}
     left = sorted((child for child in mine if child.id not in merged), key=lambda child: (_Fold(child.name), child.id))
     if len(left) <= tree.max_candidates:
         return
@@ -6785,8 +6782,7 @@ class KeywordTree:
             return list(state.ByTokens(tokens))
 
     def _SuggestParent(self, name: str) -> str:
-        descent = self._descent.Walk(name, "suggest_parent")
-        return descent.node_id or descent.suggested_parent_id
+        return self._writer.Place(name, "")[0]
 
     def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         with self._engine.See() as state:
