@@ -3959,17 +3959,17 @@ class _Transaction:
 
     def TakeIn(self, records: Rows) -> bool:
         """Take in what another writer has committed, before the base does; False where it concerns what was staged."""
-        heads = list(map(_ReadNode, records.nodes))
+        if not self.staged:
+            return True
+        state, heads = self.state, list(map(_ReadNode, records.nodes))
         touched = {head.id for head in heads} | {_KeyOf(row)[1] for row in records.infos}
         named = {head.parent_id for head in heads}.union(*(_ReadLinkKey(row)[1:] for row in records.links))
         if any((kind, id, "") in self.staged for id in touched | named for kind in (0, 1)):
             return False
-        if self.staged:  # records that it refers to have other children or links now
-            referred = [table.changed.keys() for table in (self.state.children, self.state.by_info, self.state.by_node)]
-            if not all(map(touched.isdisjoint, referred)):
-                return False
-        if self._overlay is not None:
-            self._overlay.Apply(records)
+        referred = [table.changed for table in (state.children, state.by_info, state.by_node)]
+        if not all(map(touched.isdisjoint, referred)):  # what it refers to has other children or links now
+            return False
+        state.Apply(records)
         return True
 
     def Resolve(self, id: str) -> str:
@@ -4291,7 +4291,7 @@ def _PlanUnlink(tx: _Transaction, info_id: str, keyword_id: str) -> bool:
 
 def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
     """Put the rows back as they were, where they still are as the operation left them and nothing else needs them."""
-    state, after, step_count = tx.state, operation.after, len(tx.steps)
+    state, after = tx.state, operation.after
     was = {_KeyOf(row): row for rows in operation.before[:3] for row in rows}
     changed: list[_Record] = []
     # For cost alone: what was moved goes from here before it is there again, so an info has one link to look at.
@@ -4316,17 +4316,18 @@ def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
     if not changed:
         changed, why = list(tx.FindDangling()), "what came later needs what this would take away:"
     if changed:
-        tx.CutTo(step_count)  # named is what a link connects as long as it is there
         raise ConflictError(why, changed, _NameAll(tx, changed))
 
 
 def _NameAll(tx: _Transaction, records: Iterable[_Record]) -> list[str]:
     """Return five records as an error names them: a link by what it connects, since its ids say nothing to people."""
     names, state = [], tx.state
+    goes = {key[:2]: was for key, _, was in tx.steps[tx.first :]}  # by this very operation
     for record in sorted(records, key=lambda record: isinstance(record, InfoKeywordLink))[:5]:
         ends: list[_Record] = [record]
         if isinstance(record, InfoKeywordLink):
-            held = state.infos.get(record.info_id), state.nodes.get(record.keyword_id)
+            info, node = (1, record.info_id), (0, record.keyword_id)
+            held = state.infos.get(info[1], goes.get(info)), state.nodes.get(node[1], goes.get(node))
             ends = ends if None in held else [_ReadRecord(tx.ReadRow(row)) for row in held]
         names.append(" on ".join(map(repr, ends)))
     return names
