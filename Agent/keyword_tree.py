@@ -1808,12 +1808,6 @@ class _LogReader(LogPosition):
         self.synced = [0, 0, 0]  # bytes of the projections that the last checkpoint says are on the disk
         self.last_op = ""  # its name
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.files.Close(self.fd)
-
     def Read(self) -> Iterator[Rows]:
         """Yield the rows after this place, and move past them, up to the first line that is not whole."""
         for lines in _ReadForward(self.files, self.fd, self.log.bytes, self.stop):
@@ -2123,17 +2117,16 @@ class _Aside:
                 self.files.Link(self.log_path, path)
         except _DiskError as error:
             copy = error.errno != errno.EEXIST  # a file system without hard links
-            if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
-                raise StoreError(f"{path} is of another log: move it away") from error
+            if not copy:
+                with _Opened(self.files, path) as fd:
+                    if _Checksum(self.files, fd, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
+                        raise StoreError(f"{path} is of another log: move it away") from error
         if copy:
             _ReplaceFile(self.files, path, reader.ReadBytes())
         self.files.SyncFolder(folder)
 
-    def _ChecksumOf(self, path: str, length: int) -> int:
-        with _Opened(self.files, path) as fd:
-            return _Checksum(self.files, fd, length)
-
-    def OpenSnapshot(self, name: str) -> _LogReader:
+    @contextlib.contextmanager
+    def OpenSnapshot(self, name: str) -> Iterator[_LogReader]:
         if not _IsSnapshotName(name) or name not in self.SnapshotNames():
             raise NotFoundError("snapshot", name)
         folder = os.path.join(self._snapshots, name)
@@ -2145,10 +2138,10 @@ class _Aside:
         except (ValueError, KeyError, TypeError) as error:
             detail = f"this was not written for the snapshot {name}, or has changed"
             raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
-        path = os.path.join(folder, LOG_NAME)
-        if self._ChecksumOf(path, length) != crc:
-            raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
-        return _LogReader(self.files, self.files.Open(path), length)
+        with _Opened(self.files, os.path.join(folder, LOG_NAME)) as fd:
+            if _Checksum(self.files, fd, length) != crc:
+                raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
+            yield _LogReader(self.files, fd, length)
 
     def _HistoryPaths(self) -> list[str]:
         names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
@@ -6009,12 +6002,12 @@ class KeywordTree:
         self._journal = _Journal(engine)
         self._mru = _MRUCache(mru_capacity)
         engine.make_ranker = partial(make_ranker, TreeView(engine, self.data_dir))
-        fields, limits = _ReadCandidateFields(client, show_descriptions), (max_candidates, descend_max_rounds)
-        settings = *limits, bar, always_ask, fields, log_messages, type(self)._tell_error
+        fields, tell = _ReadCandidateFields(client, show_descriptions), type(self)._tell_error
+        settings = max_candidates, descend_max_rounds, bar, always_ask, fields, log_messages, tell
         self._descent = _Descent(engine, reader, client, self._mru, *settings)
         self._writer = _Writer(engine, reader, self._descent)
         self._searcher = _Searcher(engine, reader, self._descent, self._mru)
-        self._engine.Open()
+        engine.Open()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a tree cannot be pickled or copied: open {_Shorten(self.data_dir)} once more instead")
@@ -6809,7 +6802,6 @@ class KeywordTree:
         is open and holds writes, in any thread, raises InvalidInputError, which names it.
         """
         if self._engine.health is _SOUND:
-            self._engine.Enter()
             with contextlib.suppress(StoreError):  # the ranker must keep no text that another process has forgotten
                 self.Refresh()
                 self._ranker.Close()
