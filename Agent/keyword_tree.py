@@ -3437,19 +3437,15 @@ class PlainRanker:
 # not shown, is `missing`: a model can fail, it cannot break anything.
 
 _OUTCOMES: dict[str, tuple[str | None, str]] = {  # case -> outcome, reason
-    "match_one": ("matched", "agent_match"),
+    "match": ("matched", "agent_match"),
     "ranked": ("matched", "ranked"),  # no call: words and meaning are sure of the first
     "match_unsure": ("missing", "unsure"),  # the model's own confidence is below the tree's bar
-    "match_several": ("ambiguous", "agent_ambiguous"),
-    "match_invalid": ("missing", "invalid_reply"),  # a group, or what is not in the view
     "jump": (None, ""),  # to candidates or groups
-    "jump_to_leaves": ("ambiguous", "agent_ambiguous"),  # several candidates, nothing below any of them
     "jump_invalid": ("missing", "invalid_jump"),  # to what is not in the view, or to too much
-    "ambiguous": ("ambiguous", "agent_ambiguous"),
-    "ambiguous_invalid": ("missing", "invalid_reply"),  # a group, or what is not in the view
+    "ambiguous": ("ambiguous", "agent_ambiguous"),  # or a match of several, or a jump to several with nothing below
     "no_target": ("missing", "no_target"),  # match, jump or ambiguous that names nothing
     "missing": ("missing", "agent_missing"),  # also of a silent client, which is not even called
-    "malformed": ("missing", "invalid_reply"),  # anything else: no object, a field of a wrong type
+    "malformed": ("missing", "invalid_reply"),  # it chooses a group or what is not shown, a field has a wrong type
     "timed_out": ("missing", "agent_timeout"),  # the client raised TimeoutError
     "failed": ("missing", "agent_failure"),  # it raised anything else
     "vanished": ("missing", "stale_view"),  # a target went while the model thought; `parent_gone` in placing
@@ -3513,11 +3509,12 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
     if not chosen:
         return _Reading("no_target", action, words=words or f"{action} names nothing")
     if not id_of.keys() >= set(chosen):
-        return _Reading(f"{action}_invalid", action, words=f"not to be chosen here: {_Shorten(chosen)}")
+        case = "jump_invalid" if action == "jump" else "malformed"
+        return _Reading(case, action, words=f"not to be chosen here: {_Shorten(chosen)}")
     targets = list(dict.fromkeys(id_of[item] for item in chosen))
     if action != "match":
         return _Reading(action, action, targets, words)
-    case = "match_one" if len(targets) == 1 else "match_several"
+    case = action if len(targets) == 1 else "ambiguous"
     return _Reading(case, action, targets, words, confidence=_ReadConfidence(reply.get("confidence")))
 
 
@@ -3737,7 +3734,7 @@ class _Descent:
         if any(id not in state.nodes for id in opened):
             reading = _Reading("vanished", reading.action, reading.targets, "what was chosen is gone")
         elif is_jump and len(opened) == len(reading.targets) > 1 and not any(map(state.children.Get, opened)):
-            reading = reading._replace(case="jump_to_leaves")
+            reading = reading._replace(case="ambiguous")
         elif is_jump and len(opened) > max(1, self.max_candidates - 2):  # the children need room for two groups
             reading = _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
         elif reading.confidence is not None and reading.confidence < self.bar:
