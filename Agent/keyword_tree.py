@@ -1365,8 +1365,8 @@ class _Files:
 
     @_Typed
     def IsAt(self, fd: int, path: str) -> bool:
-        opened, there = os.fstat(fd), self.Stat(path)
-        return there is not None and (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)
+        there = self.Stat(path)
+        return there is not None and os.path.samestat(os.fstat(fd), there)
 
     def IsFolder(self, path: str) -> bool:
         return os.path.isdir(path) and not os.path.islink(path)
@@ -1389,19 +1389,17 @@ class _Files:
     @_Typed
     def Open(self, path: str, flags: int = os.O_RDONLY) -> int:
         flags |= os.O_CLOEXEC | os.O_NONBLOCK  # a pipe of this name would wait for a writer
-        return self._AvoidStandard(os.open(path, flags, 0o600))
-
-    @_Typed
-    def Duplicate(self, fd: int) -> int:
-        return self._AvoidStandard(os.dup(fd))
-
-    def _AvoidStandard(self, fd: int) -> int:
+        fd = os.open(path, flags, 0o600)
         if fd > 2:
             return fd
         try:  # where a process has no standard output, what any library prints would go into the file
             return self.Duplicate(fd)
         finally:
             os.close(fd)
+
+    @_Typed
+    def Duplicate(self, fd: int) -> int:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)  # the least number that it may have
 
     def Close(self, fd: int) -> None:
         """Let go of a descriptor; -1 is none.  What had to be on the disk was synced: an error means nothing here."""
@@ -5114,7 +5112,7 @@ class _Engine:
 @contextlib.contextmanager
 def _CollectorOff(specs: object = None) -> Iterator[None]:
     """Turn the garbage collector off, which looks through all that is made again and again; not for a few specs."""
-    was_on = gc.isenabled() and (specs is None or (isinstance(specs, (list, tuple)) and len(specs) > _BULK))
+    was_on = gc.isenabled() and (specs is None or operator.length_hint(specs) > _BULK)
     try:
         if was_on:
             gc.disable()  # within the block: Ctrl-C may come after it

@@ -826,6 +826,7 @@ class _Paths:
     split = staticmethod(posixpath.split)
     abspath = staticmethod(posixpath.abspath)
     realpath = staticmethod(posixpath.normpath)  # that disk has no symbolic links
+    samestat = staticmethod(posixpath.samestat)
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -835,9 +836,6 @@ class _Paths:
             return self._door.disk.stat(path).st_mode
         except OSError:  # as the real ones do: a failing look counts as "not there"
             return 0
-
-    def exists(self, path: str) -> bool:
-        return bool(self._mode(path))
 
     def isdir(self, path: str) -> bool:
         return stat.S_ISDIR(self._mode(path))
@@ -876,6 +874,7 @@ class Door:
         system.supports_effective_ids = {system.access}
         system.rename, system.unlink, system.path = system.replace, system.remove, _Paths(self)
         locks.flock = self._passing_on("flock")
+        locks.F_DUPFD_CLOEXEC, locks.fcntl = 0, lambda fd, _, least: system.dup(fd)  # whose numbers are all higher
         locks.LOCK_SH, locks.LOCK_EX, locks.LOCK_NB, locks.LOCK_UN = _LOCK_SH, _LOCK_EX, _LOCK_NB, _LOCK_UN
         monkeypatch.setattr(kt, "os", system)
         monkeypatch.setattr(kt, "fcntl", locks)
