@@ -3677,7 +3677,7 @@ class _Descent:
 
     def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _End:
         """Let the model choose one of some keywords, also of those that the caller's open operation made.
-        Of more than a view shows those are shown that fit best: of a context where there is one.
+        Where they are too many for a view, it shows those that fit the context best, or else the query.
         """
         trace, limit = _Trace(intent, query, **about), self.max_candidates
         if WhySilent(self.client):
