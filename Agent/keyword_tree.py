@@ -6742,7 +6742,8 @@ class KeywordTree:
         Args:
             query: the text to choose for.
             intent: one of those that a model knows: `search`, `suggest_parent`, `link_info`, `dedup_check`, …
-            among: the ids to choose from; None lets the model walk the tree.
+            among: the ids to choose from, of more than `max_candidates` those that fit best; None lets the model walk
+                the tree.
             about: `description`, `content` or `context`, shown to the model.
 
         Raises:
