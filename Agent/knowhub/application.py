@@ -35,7 +35,7 @@ from .answers import ProblemOut
 from .gate import Gate, Settings, problem
 from .hub import KnowHub
 from .records import Json, KnowHubError
-from .server import answer, router
+from .server import CallsTogether, answer, router
 from .tokens import Token, need
 
 SWEEP_S, TEND_S = 60, 2
@@ -119,6 +119,7 @@ class Api(Router):
     def __init__(self, application: Application, closes_hub: bool) -> None:
         super().__init__([*router.routes], lifespan=lambda _: self._live(closes_hub))
         self.hub, self._application = application.hub, application
+        self.together: CallsTogether | None = None  # of the loop that serves
         for does in (self.healthz, self.readyz, self.metrics):
             self.add_route(f"/{does.__name__}", does)
         self.add_route("/openapi.json", lambda _: answer(self.openapi()))
@@ -126,6 +127,7 @@ class Api(Router):
     @contextlib.asynccontextmanager
     async def _live(self, closes_hub: bool) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(CALLS, "KnowHub call"))
+        self.together = CallsTogether(self.hub)
         sweeping = asyncio.create_task(_sweep(self.hub))
         async with contextlib.AsyncExitStack() as entered:
             for enter in self._application.contexts:

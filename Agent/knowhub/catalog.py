@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +35,7 @@ from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.index import Index, LostIndexError, Unit
 from ..keyword_tree import Change, Info, KeywordTreeError, StoreError
 from ..store.log_follower import LogFollower, Position
-from .ledger import TreeLedger, record_of
+from .ledger import TreeLedger, attempt, record_of
 from .records import OWNER_SCOPE, Json, Record
 from .similar import Tasks
 from .tokens import Token, is_visible, sees
@@ -421,10 +421,7 @@ def _written(value: object) -> str:
 
 def read_case(content: str) -> Json:
     """Return the case that the content of a feedback holds; nothing, where it is none of ours."""
-    try:
-        case = from_json(content)
-    except ValueError:
-        return {}
+    case = attempt(from_json, content)
     return case if isinstance(case, dict) else {}
 
 
@@ -637,30 +634,26 @@ class Catalog(Following):
     def has_voted(self, id: str, principal: str) -> bool:
         """Return whether a principal has voted on an entry, or on one merged into it."""
         sql = "SELECT 1 FROM vote WHERE entry = ? AND principal = ?"
-
-        def work(db: sqlite3.Connection) -> bool:
-            return any(db.execute(sql, (one, principal)).fetchone() for one in family_of(db, id))
-
-        return self._read(work)
+        return self._read(lambda db: any(db.execute(sql, (one, principal)).fetchone() for one in family_of(db, id)))
 
     def feedback(self, id: str, limit: int, before: tuple[float, str] | None = None) -> list[Record]:
         """Return an entry's newest feedback, with that of entries merged into it, newest first; a number of each kind.
 
         Cost: grows with `limit`, not with how much there is.
         """
-        rows = itertools.chain(*self._feedback_rows(id, limit, before or _LATEST))
+        rows = itertools.chain(*self._feedback_rows(COLUMNS, id, limit, before or _LATEST))
         return sorted(map(record_of_row, rows), key=lambda known: known.key, reverse=True)
 
-    def _feedback_rows(self, id: str, limit: int, before: tuple[float, str]) -> list[list[Any]]:
-        """Return rows of `COLUMNS`, newest first: of feedback that something harmed, and of feedback that it helped."""
-        sql = f"SELECT {COLUMNS} FROM record WHERE kind = 'feedback' AND NOT is_gone AND entry = ? AND is_helpful = ?"
-        sql += f" AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT {limit}"
+    def _feedback_rows(self, columns: str, id: str, limit: int, before: tuple[float, str]) -> list[list[Any]]:
+        """Return the newest rows first: of feedback that something harmed, and of feedback that it helped."""
+        sql = f"SELECT created_at, id, {columns} FROM record WHERE kind = 'feedback' AND NOT is_gone AND entry = ?"
+        sql += f" AND is_helpful = ? AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT {limit}"
 
         def work(db: sqlite3.Connection) -> list[list[Any]]:
             family = family_of(db, id)
             sides = [[(one, is_helpful, *before) for one in family] for is_helpful in (0, 1)]
             found = ([row for asked in side for row in db.execute(sql, asked)] for side in sides)
-            return [sorted(rows, key=itemgetter(5, 0), reverse=True) for rows in found]
+            return [[rest for _, _, *rest in sorted(rows, reverse=True)] for rows in found]
 
         return self._read(work)
 
@@ -668,12 +661,13 @@ class Catalog(Following):
         """Return the newest cases of an entry that a token sees: those in which it harmed, and in which it helped."""
 
         def is_seen(row: Sequence[Any]) -> bool:
-            own = from_json(row[2])[1]
+            own = from_json(row[1])[1]
             return is_visible(token, own["scopes"], own["owner"])
 
-        sides = self._feedback_rows(id, 2 * limit, _LATEST)  # of which some are hidden, perhaps
-        seen = sides if token.sees_all() else [filter(is_seen, rows) for rows in sides]
-        return [[read_case(row[1]) for row in itertools.islice(rows, limit)] for rows in seen]
+        sees_all = token.sees_all()  # else some are hidden, perhaps
+        sides = self._feedback_rows("content, said", id, limit if sees_all else 2 * limit, _LATEST)
+        seen = sides if sees_all else [filter(is_seen, rows) for rows in sides]
+        return [[read_case(row[0]) for row in itertools.islice(rows, limit)] for rows in seen]
 
     # -- feedback --
 

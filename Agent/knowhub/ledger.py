@@ -17,10 +17,11 @@ import contextlib
 import errno
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any, NoReturn, NotRequired, TypeAlias, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
@@ -30,10 +31,12 @@ from ..keyword_tree import (
     DuplicateIdError,
     Info,
     InvalidInputError,
+    KeywordTree,
     NotFoundError,
     StoreCorruptError,
     StoreError,
     VersionConflictError,
+    _Job,
 )
 from ..store.addresses import open_tree
 from ..store.log_follower import all_infos
@@ -80,6 +83,28 @@ def record_of(info: Info) -> Record | None:
     return Record(info.id, info.content, info.source, own, info.created_by, *stamps)
 
 
+_T = TypeVar("_T")
+
+
+def attempt(work: Callable[..., _T], *given: Any) -> _T | Exception:
+    """Return what a function returns, or its error."""
+    try:
+        return work(*given)
+    except Exception as error:
+        return error
+
+
+def result_of(outcome: Any) -> Any:
+    """Return what `attempt` returned; raise it where it is an error."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+Added: TypeAlias = tuple[Record, str, str, str]
+"""A new record, and of its operation the verb, the principal and the mark."""
+
+
 class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):
     """A ledger in a tree; a context manager, safe for many threads and processes.
 
@@ -109,23 +134,26 @@ class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):
         with _told(), self.tree.Operation(_name_of(verb, principal, mark)) as operation:
             yield operation
 
-    def add(self, record: Record, verb: str, principal: str, mark: str = "") -> tuple[str, Record] | None:
-        """Store one new record as an operation of its own; return its id, and the record as it became.
+    def add(self, added: Sequence[Added]) -> list[tuple[str, list[Record]] | Exception | None]:
+        """Store new records by one sync, each as an operation of its own; return its id and the record as it became.
 
-        None, and nothing done, where that is more than one new line of the log: a keyword is missing, or merged into
-        another, the id is in use, or the content is blank.
+        An error stands for what failed alone. None, and nothing done, is for what is more than one new line of the
+        log: a keyword is missing, or merged into another, the id is in use, or the content is blank.
 
         Cost: an eighth of a block's, beside the sync.
         """
-        places, name = [*map(_keyword_id, _places(record))], _name_of(verb, principal, mark)
-        said = record.content, record.source, places, False, {OWN: record.fields}, record.created_by, record.id, name
-        with _told():
-            try:
-                info = self.tree.CreateInfo(*said)
-            except (NotFoundError, DuplicateIdError, InvalidInputError):
-                return None
-            record.created_at = record.updated_at = info.created_at
-            return str(self.tree.last_operation), record
+        tree = self.tree if len(added) == 1 else _Writes(self.tree)
+        made = [attempt(tree.CreateInfo, *_arguments(*each)) for each in added]
+        if isinstance(tree, _Writes):
+            tree.commit([job for job in made if isinstance(job, _Job)])
+        return [self._outcome_of(each, record) for each, (record, *_) in zip(made, added, strict=True)]
+
+    def _outcome_of(self, made: Any, record: Record) -> tuple[str, list[Record]] | Exception | None:
+        error = made if isinstance(made, Exception) else getattr(made, "error", None)
+        if error is not None:
+            return None if isinstance(error, _REFUSED) else attempt(_fail, error)
+        record.created_at = record.updated_at = getattr(made, "result", made).created_at
+        return made.id if isinstance(made, _Job) else str(self.tree.last_operation), [record]
 
     def create(self, records: Sequence[Record]) -> list[Record]:
         """Store new records, with their links; within an operation.
@@ -227,6 +255,32 @@ class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):
         return [info.id for info in all_infos(self.tree) if kind_of(info.id) and record_of(info) is None]
 
 
+_REFUSED = (NotFoundError, DuplicateIdError, InvalidInputError)
+"""Errors of what is more than one new line of the log."""
+
+
+def _arguments(record: Record, verb: str, principal: str, mark: str) -> tuple[Any, ...]:
+    """Return the arguments of `KeywordTree.CreateInfo` for a new record."""
+    places, name = [*map(_keyword_id, _places(record))], _name_of(verb, principal, mark)
+    return record.content, record.source, places, False, {OWN: record.fields}, record.created_by, record.id, name
+
+
+class _Writes:
+    """Stands in for a tree and its engine where a call checks its arguments: its write waits for the others."""
+
+    def __init__(self, tree: KeywordTree) -> None:
+        self._engine, self._of, self._writer, self.Write = self, tree._engine, tree._writer, self._job_of
+        self.CreateInfo = partial(KeywordTree.CreateInfo, cast("KeywordTree", self))
+
+    def _job_of(self, op: str, plan: Any, author: str, agent_ios: Any, make: Any) -> _Job[Info]:
+        return _Job(op, self._of.new_id(), plan, author, agent_ios, None, make)
+
+    def commit(self, jobs: list[_Job[Info]]) -> None:
+        """Make operations durable by one sync; each job has its error, or that it is done."""
+        with self._of.Enter(), self._of.commit_lock:
+            self._of._committer._commit_jobs(jobs)
+
+
 def _name_of(verb: str, principal: str, mark: str) -> str:
     return f"kh:{verb}:{principal} {mark}".rstrip()
 
@@ -283,6 +337,11 @@ def _told() -> Iterator[None]:
                 "busy", "the store does not take it now; nothing was changed", retry_after_s=5.0
             ) from error
         raise KnowHubError("disk-full", f"the disk refuses the write ({why}); nothing was changed") from error
+
+
+@_told()
+def _fail(error: BaseException) -> NoReturn:
+    raise error
 
 
 def _why(error: BaseException) -> str:

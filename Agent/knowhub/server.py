@@ -1,7 +1,7 @@
 """REST over a hub: a line for each call, named as the document names it, or a function where it does more.
 
-Calls run in 40 threads, of which at most `routing.POOL_SIZE` wait for a model, and one merges. See `application` for
-what is around.
+Calls run in 40 threads, of which at most `routing.POOL_SIZE` wait for a model, and one merges. Judgements
+that wait at the same time share a thread and a sync. See `application` for what is around.
 """
 
 import asyncio
@@ -23,8 +23,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from . import answers, schemas
 from .gate import PROBLEM_TYPE
 from .hub import KnowHub
+from .ledger import result_of
 from .records import PROBLEMS, Json, KnowHubError, invalid
 from .schemas import GROUP_PATTERN, RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN, TRACE_PATTERN
+from .services.store import Call
 from .tokens import Token, need
 
 
@@ -63,6 +65,7 @@ _VERSION = Header(
     description='the ETag that was seen, as `"3"`, or `*`',
     default_factory=str,
 )
+_NAMES = {b"idempotency-key": "Idempotency-Key", b"if-match": "If-Match"}
 _HEADERS: dict[str, Any] = {"key": Annotated[str, _KEY], "version": Annotated[str, _VERSION]}
 
 
@@ -73,6 +76,31 @@ def answer(data: Any, status: int = 200, version: int | None = None) -> Response
     """Return data as JSON, with its version as ETag."""
     headers = {} if version is None else {"ETag": f'"{version}"'}
     return Response(to_json(data), status, headers, "application/json")
+
+
+class CallsTogether:
+    """Makes calls that wait at the same time in one hop to a thread, and by one sync."""
+
+    def __init__(self, hub: KnowHub) -> None:
+        self._hub, self._lock = hub, asyncio.Lock()
+        self._calls = list[Call]()  # of the next hop
+        self._hop: asyncio.Task[list[Any]]
+
+    async def make(self, call: Call) -> Any:
+        """Return what a call returns, or raise its error."""
+        self._calls.append(call)
+        place = len(self._calls) - 1
+        if not place:
+            self._hop = asyncio.create_task(self._work())
+        return result_of((await asyncio.shield(self._hop))[place])  # a caller may go, the others stay
+
+    async def _work(self) -> list[Any]:
+        async with self._lock:
+            calls, self._calls = self._calls, []
+            return await asyncio.get_running_loop().run_in_executor(None, self._hub.together, calls)
+
+
+_PARTS: dict[str, Callable[..., Call]] = {"update_knowledge": KnowHub.updating}
 
 
 class CallRoute(APIRoute):
@@ -94,39 +122,49 @@ class CallRoute(APIRoute):
 
         def parameters_of(request: Request, body: bytes) -> Json:
             given: Json = {**request.path_params}
-            headers = request.headers
-            given |= {name: headers[name] for name in ("Idempotency-Key", "If-Match") if name in headers}
+            headers = dict(request.scope["headers"])
+            given |= {name: headers[key].decode("latin-1") for key, name in _NAMES.items() if key in headers}
             if "query" in types:
                 given["the_query"] = dict(request.query_params)
             if "body" in types and body:
-                given["the_body"] = _json_of(request, body)
+                given["the_body"] = _json_of(headers, body)
             read = schemas.parse(reads, given)
             return {name: getattr(read, names[name]) for name in types}
 
         def work(request: Request, body: bytes) -> Any:
             return self.endpoint(request, **parameters_of(request, body))
 
+        part: Any = _PARTS.get(self.name)
+
+        def begin(request: Request, body: bytes) -> Call:
+            given = parameters_of(request, body)
+            if given["body"].evolve_feedback is not None:
+                return None  # it waits for a model: the others would wait for it
+            made = yield from part(request.app.hub, request.state.token, **given)
+            return answer(made, 200, made["entry"]["version"])
+
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive)
             body = await request.body() if "body" in types else b""
-            # Starlette's threads take three times as long to hand a call over.
-            response = await asyncio.get_running_loop().run_in_executor(None, work, request, body)
+            together = request.app.together if part else None
+            response: Any = await together.make(begin(request, body)) if together else None
+            if response is None:
+                # Starlette's threads take three times as long to hand a call over.
+                response = await asyncio.get_running_loop().run_in_executor(None, work, request, body)
             await response(scope, receive, send)
 
         return app
 
 
-def _json_of(request: Request, body: bytes) -> Any:
+def _json_of(headers: dict[bytes, bytes], body: bytes) -> Any:
     """Return what a body says."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not kind.startswith("application/") or not kind.endswith(("/json", "+json")):
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if not kind.startswith(b"application/") or not kind.endswith((b"/json", b"+json")):
         raise invalid("", "its Content-Type must be application/json")
     try:
         return json.loads(body)
-    except RecursionError:
-        raise invalid("", "it is too deep") from None
-    except ValueError:
-        raise invalid("", "it is not JSON") from None
+    except (RecursionError, ValueError) as error:
+        raise invalid("", "it is not JSON" if isinstance(error, ValueError) else "it is too deep") from None
 
 
 _LINES = {"schema": {"type": "string"}}  # as text, too, for generated clients: they cannot read the other type

@@ -6,6 +6,7 @@ All else in this package says `port.…`; where the core changes, this module is
 from __future__ import annotations
 
 import itertools
+import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -145,7 +146,7 @@ def read_lines_back(lines: bytes) -> Iterator[tuple[Line | None, bytes]]:
 
 def id_in_row(id: str) -> bytes:
     """Return an id as it stands in each row of its record."""
-    return core._EncodeText(id).encode()
+    return json.dumps(id, ensure_ascii=False).encode()
 
 
 # A compacted log

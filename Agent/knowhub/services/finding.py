@@ -75,9 +75,8 @@ class Finding(Store):
     def _candidates(self, eligible: Collection[str], recalled: list[str]) -> list[str]:
         """Return what a model is shown: up to 100 all there is, else what words found, filled up by quality."""
         if len(eligible) <= SHOWN_LIMIT:
-            return [
-                each.id for each in sorted(self.catalog.several(eligible).values(), key=lambda each: -each.created_at)
-            ]
+            there = self.catalog.several(eligible).values()
+            return [each.id for each in sorted(there, key=lambda each: -each.created_at)]
         left = sorted(set(eligible).difference(recalled), reverse=True)
         return recalled + [each.id for each in self.catalog.best(left, SHOWN_LIMIT - len(recalled))]
 

@@ -4,19 +4,21 @@ Each judgement is a record of its own, so that no two judges can overwrite each 
 writes, guards compare, and what they stop waits for a person.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
+
+from pydantic_core import to_json
 
 from ...base.secrets_in_text import secret_shape
 from ...base.text import mapping_of
 from ..catalog import Entry, read_case
 from ..evolving import check_rewrite
+from ..ledger import result_of
 from ..records import Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import AcceptIn, BatchIn, Case, KnowledgeUpdate, PageQuery, ProposalQuery, is_text, parse
 from ..tokens import Token, need, sees_said
 from .entries import Entries
-from .store import admit, page_of, read_cursor
+from .store import Call, admit, page_of, read_cursor
 
 
 class Judging(Entries):
@@ -27,6 +29,11 @@ class Judging(Entries):
 
         Cost: one sync; with `evolve_feedback` a model's time, at most 20 s, and one sync more.
         """
+        answer: Json = result_of(*self.together([self.updating(token, id, body, key)]))
+        return answer
+
+    def updating(self, token: Token, id: str, body: KnowledgeUpdate | Mapping[str, Any], key: str = "") -> Call:
+        """Return `update` as a part of `together`."""
         body = admit(token, "write", KnowledgeUpdate, body)
         record = self._record(token, id, "knowledge")
         if body.update_score is not None:
@@ -49,10 +56,18 @@ class Judging(Entries):
             now = self.ledger.read(record.id) or record
             return [*self.ledger.create(made), self.ledger.update(now.changed(score=body.update_score))]
 
-        if body.update_score is None:
-            operation_id, records = self._create(token, "feedback", made, mark)
-        else:
-            operation_id, records = self._write(token, "feedback", plan, mark)
+        try:
+            if body.update_score is not None:
+                operation_id, records = self._write(token, "feedback", plan, mark)
+            elif len(made) != 1:
+                operation_id, records = self._create(token, "feedback", made, mark)
+            else:
+                operation_id, records = yield token, "feedback", made, mark
+        except KnowHubError:
+            mark, earlier = self._repeated(token, key, "update", record.id, body)
+            if not earlier:  # else the same call came twice, at once
+                raise
+            return self._first_answer(token, self._record(token, record.id, "knowledge"), earlier)
         answer: Json = {"operation_id": operation_id, "note": note}
         if body.evolve_feedback is not None:
             answer["evolution"] = self._evolve(token, record.id, records[len(given)], body)
@@ -73,7 +88,7 @@ class Judging(Entries):
         own["scopes"] = token.owned(record.fields["scopes"])
         stored = case.to_json()
         stored.setdefault("timestamp", iso_time(self.clock()))
-        return Record(id, json.dumps(stored, ensure_ascii=False), "", own, token.principal)
+        return Record(id, to_json(stored).decode(), "", own, token.principal)
 
     def _first_answer(self, token: Token, entry: Record, earlier: Entry) -> Json:
         """Return what a call that comes again was answered the first time, and what became of it since."""

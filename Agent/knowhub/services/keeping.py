@@ -235,9 +235,8 @@ class Keeping(Store):
     def list_tokens(self, token: Token) -> Json:
         """Return all tokens, without their texts."""
         need(token, "admin")
-        return page_of(
-            [told_token(each) for each in self.tokens.all() if self._governs(token, each.scopes, each.rights)]
-        )
+        governed = (each for each in self.tokens.all() if self._governs(token, each.scopes, each.rights))
+        return page_of([*map(told_token, governed)])
 
     def revoke_token(self, token: Token, id: str) -> Json:
         """End a token, and the browsers that it logged in."""

@@ -126,9 +126,7 @@ class Slimming(Store):
         """Return what speaks against merging: the guards of `evolving`, for each of the sources."""
         texts = [f"{each.fields['task']}\n{each.content}" for each in records]
         new = f"{cluster.task}\n{cluster.content}"
-        if len({text.strip() for text in [*texts, new]}) == 1:
-            return []
-        return check_merge(texts, new)
+        return [] if len({text.strip() for text in [*texts, new]}) == 1 else check_merge(texts, new)
 
     def _read_plan(self, token: Token, plan: Plan) -> list[Cluster]:
         clusters = plan.clusters
@@ -144,8 +142,7 @@ class Slimming(Store):
                 raise KnowHubError("conflict", "only entries of equal scopes and principal can be merged")
             if any(cluster.versions.get(each.id) != each.version for each in records):
                 raise KnowHubError("conflict", "an entry was changed since: it outgrew the plan")
-            stopped = self._check_cluster(cluster, records)
-            if stopped:
+            if stopped := self._check_cluster(cluster, records):
                 reasons = [{"pointer": f"/plan/clusters/{place}", "detail": each} for each in stopped[:50]]
                 raise KnowHubError("conflict", "a guard stops the merging", reasons)
             self._check_secrets([cluster.task, cluster.content])

@@ -1,16 +1,16 @@
 """What all services share: the parts of a hub, one way to write, one way to find a record, what is refused."""
 
 import contextlib
-import functools
 import hashlib
 import inspect
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -20,7 +20,7 @@ from ...finding.embedder import Embedder, Meaning, meaning_of
 from ...keyword_tree import ClosedError, DuplicateIdError, InvalidInputError, LLMClient, VersionConflictError
 from ..catalog import Catalog, Entry
 from ..files import open_files
-from ..ledger import TreeLedger
+from ..ledger import TreeLedger, attempt, result_of
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, Shares, invalid, iso_time, kind_of, not_found
 from ..routing import Models
 from ..schemas import KnowledgeIn, KnowledgeLine, PageQuery, ResourceIn, parse
@@ -62,7 +62,7 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     named = [(each.name, each.annotation) for each in inspect.signature(method).parameters.values()]
     kinds = {name: tuple(get_origin(kind) or kind for kind in get_args(said) or [said]) for name, said in named[1:]}
 
-    @functools.wraps(method)
+    @wraps(method)
     def call(hub: "Store", *given: Any, **more: Any) -> Any:
         if hub.is_closed:
             raise ClosedError("the hub is closed: open it again")
@@ -73,6 +73,13 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(hub, *given, **more)
 
     return call
+
+
+Asked: TypeAlias = tuple[Token, str, list[Record], str]
+"""A new record to be written: who writes it, the verb, the record, the mark."""
+
+Call: TypeAlias = Generator[Asked, tuple[str, list[Record]], Any]
+"""A call in two parts: it yields what it writes, and is sent the operation's id and the record as it became."""
 
 
 class Store:
@@ -201,18 +208,33 @@ class Store:
                 self.catalog.catch_up()  # what processes share may know more than the tree of this one, or less
         raise AssertionError("the last attempt returns or raises")
 
+    def together(self, calls: Sequence[Call]) -> list[Any]:
+        """Return what calls return that write one new record each, or their errors; what all write shares one sync."""
+        outcomes: dict[Call, Any] = {call: attempt(next, call) for call in calls}
+        writing = [call for call in calls if isinstance(outcomes[call], tuple)]
+        for call, made in zip(writing, self._create_all([outcomes[call] for call in writing]), strict=True):
+            outcomes[call] = attempt(call.throw if isinstance(made, Exception) else call.send, made)
+        return [each.value if isinstance(each, StopIteration) else each for each in outcomes.values()]
+
+    def _create_all(self, asked: Sequence[Asked]) -> list[Any]:
+        """Write the new records of each call as one operation; return its id and the records, or the error of each."""
+        new, made = [record for _, _, [record], _ in asked], list[Any]([None] * len(asked))
+        if new and attempt(self._check_quota, new) is None:
+            made = self.ledger.add([(one, verb, token.principal, mark) for token, verb, [one], mark in asked])
+            for one, done in zip(new, made, strict=True):
+                if one.kind == "knowledge" and isinstance(done, tuple):
+                    self.catalog.leave(one)
+            if any(one.kind != "knowledge" for one in new):
+                self.catalog.take_own()
+        # None is more than a line of the log, or than a principal may keep.
+        plans = [(token, verb, partial(self.ledger.create, records), mark) for token, verb, records, mark in asked]
+        return [attempt(self._write, *plan) if done is None else done for plan, done in zip(plans, made, strict=True)]
+
     def _create(self, token: Token, verb: str, records: list[Record], mark: str = "") -> tuple[str, list[Record]]:
-        """Write new records, as one operation."""
+        """Write new records, as one operation; return its id, and the records as they became."""
         if len(records) == 1:
-            self._check_quota(records)
-            made = self.ledger.add(records[0], verb, token.principal, mark)
-            if made is not None:
-                operation_id, record = made
-                if record.kind == "knowledge":
-                    self.catalog.leave(record)
-                else:
-                    self.catalog.take_own()
-                return operation_id, [record]
+            made: tuple[str, list[Record]] = result_of(*self._create_all([(token, verb, records, mark)]))
+            return made
         return self._write(token, verb, lambda: self.ledger.create(records), mark)
 
     def _hide(self, token: Token, verb: str, id: str, kind: str, version: int | None, key: str) -> Json:
@@ -413,7 +435,7 @@ def _strings_in(value: object) -> list[str]:
         elif isinstance(each, list):
             values += each
         elif isinstance(each, BaseModel):
-            values += vars(each).values()
+            values += filter(None, vars(each).values())
     return found
 
 

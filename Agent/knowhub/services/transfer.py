@@ -175,5 +175,4 @@ class Transfer(Judging, Resources):
 
 
 def _whose(token: Token, created_by: str) -> Token:
-    is_kept = created_by and token.may("admin")
-    return Token(created_by, token.rights, token.scopes) if is_kept else token
+    return Token(created_by, token.rights, token.scopes) if created_by and token.may("admin") else token

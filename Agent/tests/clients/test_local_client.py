@@ -16,6 +16,7 @@ from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.models.judge import judge
 from Agent.models.local_client import LocalLLMClient
 from Agent.models.model_clients import ROOM, ReplyError, Usage, bounded, most_tokens
+from Agent.tests.support.threads import in_threads
 
 LIST: dict[str, Any] = {
     "type": "object",
@@ -255,11 +256,7 @@ class TestTime:
             client.Chat(asked(f"who is {name}?", listed(name, *FACTS)), {})
             used[name] = client.last_usage.input_tokens
 
-        threads = [threading.Thread(target=ask, args=(name,)) for name in ("Ada", "Bo " * 20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(ask, ("Ada", "Bo " * 20))
 
         assert client.concurrency == 1
         assert client.usage.calls - before.calls == 2

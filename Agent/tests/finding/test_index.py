@@ -20,6 +20,7 @@ from Agent.finding import packing, score, texts
 from Agent.finding.index import Index, LostIndexError, Unit
 from Agent.finding.rows import ANCESTORS
 from Agent.tests.support.looking import inflated
+from Agent.tests.support.threads import in_threads
 
 UNITS = [
     Unit("drinks", ["Drinks", "饮料"]),
@@ -380,22 +381,14 @@ def test_a_full_disk_changes_nothing(tmp_path: os.PathLike[str]) -> None:
 
 
 def test_threads_share_an_index() -> None:
-    index, failed = Index(), list[BaseException]()
+    index = Index()
 
     def work(number: int) -> None:
-        try:
-            for turn in range(30):
-                index.put([Unit(f"{number} {turn}", [f"name{number}x{turn}"], infos=["shared words"])])
-                assert index.search(f"name{number}x{turn}", 1)[0].id == f"{number} {turn}"
-        except BaseException as error:  # handed to the test
-            failed.append(error)
+        for turn in range(30):
+            index.put([Unit(f"{number} {turn}", [f"name{number}x{turn}"], infos=["shared words"])])
+            assert index.search(f"name{number}x{turn}", 1)[0].id == f"{number} {turn}"
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
+    in_threads(work, range(4))
     assert seen(index.frequencies, ["shar"]) == {"shar": 120}
 
 

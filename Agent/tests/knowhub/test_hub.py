@@ -1,7 +1,9 @@
 """Tests of `hub`: what the spec and the contract say of knowledge, feedback, evolving and slimming, in process."""
 
 import inspect
+import itertools
 import json
+import os
 import random
 import re
 import threading
@@ -21,11 +23,12 @@ from Agent.knowhub.application import create_app
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.records import Json
 from Agent.knowhub.services import finding
+from Agent.knowhub.services.store import Quota
 from Agent.knowhub.tokens import Token
 from Agent.models.model_clients import Usage
 from Agent.tests.knowhub.support import refused
 from Agent.tests.support.models import HeldModel
-from Agent.tests.support.threads import wait_until
+from Agent.tests.support.threads import in_threads, wait_until
 
 KEY = "sk-ant-" + "abcdef0123456789" * 2  # put together here, lest a scanner takes this file for a leak
 RIGHTS = frozenset({"read", "write"})
@@ -164,14 +167,7 @@ class TestKey:
 
     def test_many_at_once_make_one(self, hub: KnowHub) -> None:
         ids: list[str] = []
-        threads = [
-            threading.Thread(target=lambda: ids.append(hub.save(LOCAL, draft(), key="k")["entry"]["id"]))
-            for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(lambda _: ids.append(hub.save(LOCAL, draft(), key="k")["entry"]["id"]), range(8))
 
         assert len(ids) == 8
         assert len(set(ids)) == 1
@@ -711,15 +707,8 @@ class TestProcesses:
 
     def test_two_cannot_make_two_keywords_of_one_name(self, hub: KnowHub, tmp_path: Path) -> None:
         with KnowHub(tmp_path / "hub") as other:
-            threads = [
-                threading.Thread(target=save, args=(each,), kwargs={"tags": {"k": f"v{number % 5}"}})
-                for number in range(20)
-                for each in (hub, other)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            each = [(number, to) for number in range(20) for to in (hub, other)]
+            in_threads(lambda one: save(one[1], tags={"k": f"v{one[0] % 5}"}), each)
             hub.catalog.catch_up()
 
             assert hub.ledger.tree.Verify() == []
@@ -852,6 +841,30 @@ class TestProcesses:
             refused("changed", other.patch, LOCAL, id, {"score": 5}, 1)
 
             assert other.get(LOCAL, id)["content"] == "new"
+
+    def test_what_several_callers_judge_at_once_shares_a_sync_and_stays_apart(
+        self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        id, syncs, real = save(hub), itertools.count(), os.fdatasync
+        judge = partial(hub.updating, id=id, body={"add_helpful_case": {"task": "t"}})
+        first = hub.update(voter(0), id, {"add_helpful_case": {"task": "t"}}, "k")
+        calls = [judge(voter(1)), judge(voter(2)), judge(LOCAL), judge(voter(0), key="k"), judge(voter(3), key="k")]
+        calls += [judge(voter(3), key="k"), judge(voter(4), id="knowledge-0")]
+        monkeypatch.setattr(os, "fdatasync", lambda fd: [real(fd), next(syncs)])
+        *made, missing = hub.together(calls)
+
+        assert (next(syncs), missing.code) == (1, "not-found")
+        assert [each["entry"]["eval"]["helpful"] for each in made] == [4, 4, 4, 1, 4, 4], "each principal and key once"
+        ids = [each["operation_id"] for each in made]
+        assert (ids[3], ids[4]) == (first["operation_id"], ids[5])
+        rows = {row["operation_id"]: row["principal"] for row in hub.operations(LOCAL)["results"]}
+        assert [rows[each] for each in ids[:5]] == ["voter-1", "voter-2", "local", "voter-0", "voter-3"]
+        hub.undo(voter(1), ids[0])
+        assert hub.get(LOCAL, id)["eval"]["helpful"] == 3
+        monkeypatch.setattr(os, "fdatasync", lambda _: os.close(-1))
+        for hub.quota, code in ((Quota(size=1), "quota-exceeded"), (Quota(), "outcome-unknown")):
+            refusals = hub.together([judge(voter(number)) for number in range(2)])
+            assert [each.code for each in refusals] == [code] * 2
 
     def test_the_writes_of_several_threads_are_taken_in_together(
         self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import threading
 
 import pytest
 
@@ -11,6 +10,7 @@ from Agent.knowhub import records
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.records import Json
 from Agent.tests.knowhub.support import refused
+from Agent.tests.support.threads import in_threads
 
 ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["usecase"]}
 
@@ -77,15 +77,7 @@ def test_answers_have_the_names_of_the_appendix(hub: KnowHub) -> None:
 def test_scores_of_many_at_once_are_all_made(hub: KnowHub) -> None:
     id = hub.save(LOCAL, ENTRY)["entry"]["id"]
     made: list[Json] = []
-
-    def score(number: int) -> None:
-        made.append(hub.update(LOCAL, id, {"update_score": number}))
-
-    threads = [threading.Thread(target=score, args=(1 + number % 5,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(lambda number: made.append(hub.update(LOCAL, id, {"update_score": 1 + number % 5})), range(6))
 
     versions = hub.history(LOCAL, id)["results"]
     assert len(made) == 6  # none met a conflict that it could not settle

@@ -109,7 +109,10 @@ class TestDoors:
     )
     def test_nothing_without_a_token(self, served: Served, path: str) -> None:
         for headers in (
-            {}, {"Authorization": "Bearer kh_" + "x" * 43}, {"Authorization": "Basic eDp4"}, {"Cookie": "knowhub=x"}
+            {},
+            {"Authorization": "Bearer kh_" + "x" * 43},
+            {"Authorization": "Basic eDp4"},
+            {"Cookie": "knowhub=x"},
         ):
             answer = served.anonymous(headers).get(path)
             problem(answer, "unauthenticated")
@@ -341,6 +344,23 @@ class TestBadDays:
             assert saved.status_code == 201
             assert took < 2.5
             assert {answer["reason"] for answer in answers} <= {"model_timeout", "model_busy", "model_resting"}
+
+    def test_a_wish_holds_no_judgement_up(self, tmp_path: Path) -> None:
+        model = HeldModel({"content": "Seven minutes, or eight."})
+        with KnowHub(tmp_path, model) as hub, serve(hub) as running, concurrent.futures.ThreadPoolExecutor(9) as pool:
+            client = running.client()
+            put = partial(
+                client.put, f"/api/knowledge/{client.post('/api/knowledge', json=body()).json()['entry']['id']}"
+            )
+            wish = pool.submit(put, json={"evolve_feedback": "say more", "add_helpful_case": {}})
+            wait_until(lambda: model.asked == 1)
+            judged = list(pool.map(lambda _: put(json={"add_helpful_case": {}}), range(8)))
+            is_waiting = not wish.done()
+            model.may_answer.set()
+            assert (is_waiting, wish.result().status_code, {each.status_code for each in judged}) == (True, 200, {200})
+            assert (
+                running.client().get(f"/api/knowledge/{judged[0].json()['entry']['id']}/feedback").json()["count"] == 9
+            )
 
     def test_what_fails_inside_tells_nothing_of_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -30,6 +30,7 @@ from Agent.knowhub.vault import KeyRing, Vault, find_ring, key_path
 from Agent.tests.knowhub import support
 from Agent.tests.knowhub.support import serve
 from Agent.tests.shared.own_server import free_port
+from Agent.tests.support.threads import in_threads
 
 SECRET = "SENTINEL-密码-hunter2-Zq9x"
 RESOURCE = {"title": "A test account", "body": "100 calls a day", "content_type": "credential", "secure_body": SECRET}
@@ -251,11 +252,7 @@ class TestReplacing:
             except KnowHubError as error:
                 outcomes.append(error.code)
 
-        threads = [threading.Thread(target=put, args=(f"secret {number}",)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(put, [f"secret {number}" for number in range(6)])
 
         assert sorted(outcomes)[:5] == ["changed"] * 5
         assert len(hub.vault.references()) == 1
@@ -417,20 +414,10 @@ class TestMasterKey:
 
     def test_of_two_first_keys_one_stays(self, tmp_path: Path) -> None:
         for number in range(20):
-            folder, meeting = tmp_path / f"hub {number}" / "vault", threading.Barrier(4)
+            folder, sealed = tmp_path / f"hub {number}" / "vault", list[str]()
             key_path().unlink(missing_ok=True)
-            sealed: list[str] = []
-
-            def seal(folder: Path = folder, meeting: threading.Barrier = meeting, into: list[str] = sealed) -> None:
-                vault = Vault(folder)
-                meeting.wait()
-                into.append(vault.seal("r", SECRET))
-
-            threads = [threading.Thread(target=seal) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            vaults = [Vault(folder) for _ in range(4)]
+            in_threads(lambda vault, into=sealed: into.append(vault.seal("r", SECRET)), vaults)  # type: ignore[misc]
 
             assert [Vault(folder).open(reference, "r") for reference in sealed] == [SECRET] * 4
 

@@ -11,6 +11,7 @@ import pytest
 from Agent.keyword_tree import NotFoundError, StoreCorruptError, StoreError
 from Agent.shared_tree import SharedLog, statements
 from Agent.tests.shared_tree.conftest import Opener, names, opened, sql
+from Agent.tests.support.threads import in_threads
 
 
 class TestOperatorsHands:
@@ -169,11 +170,7 @@ class TestKeeping:
         tree = open_tree()
         tree.BatchCreateKeywords([{"name": f"{n}", "parent_id": "root"} for n in range(1000)])
         written: list[bool] = []
-        threads = [threading.Thread(target=lambda: written.append(log.keep("u42", always=True))) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(lambda _: written.append(log.keep("u42", always=True)), range(3))
 
         assert sorted(written) == [False, False, True]
         assert sql(database, "SELECT count(*) FROM kt_mark") == [(1,)]
