@@ -88,16 +88,17 @@ select num from passage where unit = :num union select 2 * num from unit where a
 """
 
 
-# Of a JSON object, term → where its postings begin in :data and how many there are; what is damaged becomes null.
+# Of a JSON object, term → where its postings begin in :data and how many there are. Rows that become too long are left
+# to be sealed; what is damaged becomes null.
 _POSTINGS = "select key as term, value >> 32 as start, (value & 0xffffffff) * 6 as size from json_each(:places)"
-_ADD = f"""
-insert into posting select term, 0, size / 6, iif(size < :row, substr(:data, 1 + start, size), x'') from ({_POSTINGS})
-where true on conflict do update set n = iif(typeof(n) = 'integer', n, null) + excluded.n,
-data = cast(iif(typeof(data) = 'blob', data, null) || excluded.data as blob)
-"""
 _FULL = f"""
 select posting.term, data from ({_POSTINGS}) added cross join posting on posting.term = added.term and first = 0
-where max(length(data), size) >= :row
+where length(data) + size >= :row
+"""
+_ADD = f"""
+insert into posting select term, 0, size / 6, iif(size < :row, substr(:data, 1 + start, size), x'') from ({_POSTINGS})
+where true on conflict do update set n = iif(typeof(n) = 'integer', n, null) + excluded.n, data = iif(
+length(data) + 6 * excluded.n < :row, cast(iif(typeof(data) = 'blob', data, null) || excluded.data as blob), data)
 """
 
 
@@ -278,10 +279,10 @@ class WritableRows(Rows):
                 parts.append(added[term])
                 start += len(added[term])
         given = {"places": json.dumps(places), "data": b"".join(parts), "row": _ROW}
+        full = dict[str, bytes](checked(db.execute(_FULL, given).fetchall(), TEXTS, BYTES))
         db.execute(_ADD, given)
-        full = checked(db.execute(_FULL, given).fetchall(), TEXTS, BYTES)
-        whole = ((term, data + added[term] if len(added[term]) >= _ROW else data) for term, data in full)
-        sealed = [(self._seal_postings(db, term, data), term) for term, data in whole]
+        full |= {term: b"" for term in places if len(added[term]) >= _ROW and term not in full}
+        sealed = [(self._seal_postings(db, term, data + added[term]), term) for term, data in full.items()]
         db.executemany("update posting set data = ? where term = ? and first = 0", sealed)
 
     def _seal_postings(self, db: sqlite3.Connection, term: str, data: bytes) -> bytes:
