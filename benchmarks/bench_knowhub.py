@@ -486,7 +486,7 @@ def measure_processes(folder: str) -> None:
             assert worker.wait() == 0
         took = time.perf_counter() - began
         hub.catalog.catch_up()
-        count = hub.get(LOCAL, id)["eval"]["helpful"]
+        count = hub.catalog.counts()["feedback"]
         print(f"8 processes: {count} of 2000 judgements, {2000 / took:.0f}/s with their start", flush=True)
         id = hub.save(LOCAL, {"task": "t", "content": "d", "types": ["tool"]})["entry"]["id"]
 
@@ -501,7 +501,7 @@ def measure_processes(folder: str) -> None:
         for thread in threads:
             thread.join()
         took = time.perf_counter() - began
-        print(f"8 threads:   {hub.get(LOCAL, id)['eval']['helpful']} of 2000 judgements, {2000 / took:.0f}/s")
+        print(f"8 threads:   {hub.catalog.counts()['feedback'] - count} of 2000 judgements, {2000 / took:.0f}/s")
 
 
 async def judge_over_http(urls: list[str], token: str, id: str, clients: int, each: int) -> None:
@@ -546,7 +546,7 @@ def measure_workers(folder: str) -> None:
         for process, _ in servers:
             process.wait(30)
     with KnowHub(f"{place}/hub") as hub:
-        count = hub.get(LOCAL, id)["eval"]["helpful"]
+        count = hub.catalog.counts()["feedback"]
     print(f"8 clients of 2 workers: {count} of 2000 judgements, {2000 / took:.0f}/s", flush=True)
 
 
