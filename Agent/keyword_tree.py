@@ -1565,6 +1565,9 @@ def _CheckOperation(what: str, value: object) -> str:
     return name
 
 
+_CHECKS["operation"] = _CheckOperation
+
+
 class LoggedOperation(NamedTuple):
     """One operation: what is planned, written, read back, undone."""
 
@@ -4395,9 +4398,15 @@ class _Job(Generic[_Value]):
     block: OpenOperation | None = None
     make: _Make | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
-    error: BaseException | None = None
+    error: Exception | None = None
     is_done: bool = False
     is_written: bool = False
+
+    @property
+    def failure(self) -> Exception | None:
+        if self.error is None and not self.is_done:
+            return _ErrorOf(self.id, StoreError("the commit was interrupted", outcome_unknown=True))
+        return self.error
 
 
 class _GroupCommit:
@@ -4924,13 +4933,16 @@ class _Engine:
         """Return the result of the job's plan, once it is durable; raise its error."""
         with self.Enter():
             self._committer.Run(job)
-        if job.error is not None:
-            raise job.error
-        if not job.is_done:
-            raise _ErrorOf(job.id, StoreError("the commit was interrupted", outcome_unknown=True))
+        if (failure := job.failure) is not None:
+            raise failure
         if job.is_written:
             self.of_thread.last_operation = job.id
         return job.result
+
+    def RunAll(self, jobs: list[_Job[Any]]) -> None:
+        """Commit jobs of one thread as one group."""
+        with self.Enter(), self.commit_lock:
+            self._WorkUpToDate(self._CommitJobs, jobs)
 
     def Exclusively(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` while no other thread or process writes, with all taken in that others wrote."""
@@ -5672,12 +5684,31 @@ class _Writer:
         checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
         plans, agent_ios = [], []
         for spec in checked:
-            id, content = spec["id"] or self._engine.new_id(), spec["content"]
-            draft = id, content, spec["source"], spec["metadata"] or {}, spec["created_by"]
-            chosen, io = self.ChooseLinks(content) if spec["auto_link"] else ([], None)
+            plan, io, _ = self._PlanInfo(spec)
             agent_ios.append(io)
-            plans.append(partial(_PlanInfo, draft, spec["keyword_ids"] or [], chosen))
+            plans.append(plan)
         return self._WriteAll("batch_create_infos", plans, checked, agent_ios)
+
+    def CreateInfosApart(self, specs: object) -> list[tuple[str, Info] | Exception]:
+        made = list[Any]()
+        for spec in _CheckType("specs", specs, (list, tuple), "a list of dicts"):
+            try:
+                (checked,) = _CheckSpecs([spec], "content", _INFO_SPEC | {"operation": "create_info"})
+                plan, io, make = self._PlanInfo(checked)
+                author, op = checked["created_by"], checked["operation"]
+                made.append(_Job(op, self._engine.new_id(), plan, author, [io], None, make))
+            except KeywordTreeError as error:
+                made.append(error)
+        if jobs := [each for each in made if isinstance(each, _Job)]:
+            self._engine.RunAll(jobs)
+        return [each.failure or (each.id, each.result) if isinstance(each, _Job) else each for each in made]
+
+    def _PlanInfo(self, spec: _Row) -> tuple[_Plan[Info], _Row | None, _Make | None]:
+        content, ids = spec["content"], spec["keyword_ids"] or []
+        draft = spec["id"] or self._engine.new_id(), content, spec["source"], spec["metadata"] or {}, spec["created_by"]
+        chosen, io = self.ChooseLinks(content) if spec["auto_link"] else ([], None)
+        make = None if chosen else partial(self.MakeInfo, spec.get("operation", ""), ids, io, draft)
+        return partial(_PlanInfo, draft, ids, chosen), io, make
 
     def _WriteAll(
         self, op: str, plans: Sequence[_Plan[_Value]], specs: list[_Row], ios: list[_Row | None]
@@ -6400,6 +6431,26 @@ class KeywordTree:
         """
         with _CollectorOff(specs):
             return self._writer.CreateInfos(specs)
+
+    def CreateInfosApart(
+        self, specs: Sequence[InfoSpec | Mapping[str, object]]
+    ) -> list[tuple[str, Info] | Exception]:
+        """Store infos by one sync, each by its own operation.
+
+        Args:
+            specs: as for `BatchCreateInfos`, also with `"operation"`, its name in the log.
+
+        Returns:
+            For each spec its operation's id and the info, or the error for which nothing was stored.
+
+        Raises:
+            InvalidInputError: within `Operation`, whose writes are one operation.
+
+        Cost: one sync for all, else that of single calls.
+        """
+        if self._engine.FindBlock() is not None:
+            raise InvalidInputError("an operation is one: nothing is stored apart within it")
+        return self._writer.CreateInfosApart(specs)
 
     def LinkInfo(
         self, info_id: str, keyword_id: str, relation: RelationType = RelationType.PRIMARY, created_by: str = "user"

@@ -847,9 +847,20 @@ class TestBatch:
     def test_of_nothing_writes_nothing(self, tree: KeywordTree, folder: Path) -> None:
         before = disk(folder)
 
-        assert tree.BatchCreateKeywords([]) == []
-        assert tree.BatchCreateInfos([]) == []
+        assert [*tree.BatchCreateKeywords([]), *tree.BatchCreateInfos([]), *tree.CreateInfosApart([])] == []
         assert disk(folder) == before
+
+    def test_infos_stored_apart_are_operations_of_their_own(self, tree: KeywordTree) -> None:
+        a, x = {"content": "a", "operation": "noted"}, {"content": "c", "id": "x"}
+        specs: list[Any] = [a, {"content": "b", "keyword_ids": ["?"]}, {"text": "d"}, {**x, "id": 5}, x]
+        (first, info), *refused, (second, _) = tree.CreateInfosApart(specs)  # type: ignore[misc]
+        assert list(map(type, refused)) == [NotFoundError, InvalidInputError, InvalidInputError]
+        assert [change.operation_id for change in tree.History(limit=2)] == [second, first]
+        tree.Undo(first)
+        assert tree.GetInfo(info.id) is None
+        assert isinstance(tree.CreateInfosApart([x])[0], DuplicateIdError)
+        with pytest.raises(InvalidInputError, match="an operation is one"), tree.Operation():
+            tree.CreateInfosApart([a])
 
 
 class TestLimits:
@@ -2354,11 +2365,7 @@ BAD_INPUT = [
     *refused("long content", lambda t, i, bad: t.CreateInfo(bad), [("c" * (2**24 + 1), "cccccccccc")]),
     *refused("source", lambda t, i, bad: t.CreateInfo("x", bad), BAD_TEXTS),
     *refused("info author", lambda t, i, bad: t.CreateInfo("x", created_by=bad), BAD_TEXTS),
-    *refused(
-        "link author",
-        lambda t, i, bad: t.LinkInfo(i["info"], i["keyword"], RelationType.SOURCE, bad),
-        BAD_TEXTS,
-    ),
+    *refused("link author", lambda t, i, bad: t.LinkInfo(i["info"], i["keyword"], RelationType.SOURCE, bad), BAD_TEXTS),
     *refused("metadata", lambda t, i, bad: t.CreateKeyword("x", "root", metadata=bad), BAD_METADATA),
     *refused("info metadata", lambda t, i, bad: t.CreateInfo("x", metadata=bad), BAD_METADATA),
     *refused(

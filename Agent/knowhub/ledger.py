@@ -19,9 +19,8 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, NotRequired, TypeAlias, TypeVar, cast
+from typing import Any, NoReturn, NotRequired, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
@@ -31,12 +30,10 @@ from ..keyword_tree import (
     DuplicateIdError,
     Info,
     InvalidInputError,
-    KeywordTree,
     NotFoundError,
     StoreCorruptError,
     StoreError,
     VersionConflictError,
-    _Job,
 )
 from ..store.addresses import open_tree
 from ..store.log_follower import all_infos
@@ -142,18 +139,17 @@ class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):
 
         Cost: an eighth of a block's, beside the sync.
         """
-        tree = self.tree if len(added) == 1 else _Writes(self.tree)
-        made = [attempt(tree.CreateInfo, *_arguments(*each)) for each in added]
-        if isinstance(tree, _Writes):
-            tree.commit([job for job in made if isinstance(job, _Job)])
-        return [self._outcome_of(each, record) for each, (record, *_) in zip(made, added, strict=True)]
-
-    def _outcome_of(self, made: Any, record: Record) -> tuple[str, list[Record]] | Exception | None:
-        error = made if isinstance(made, Exception) else getattr(made, "error", None)
-        if error is not None:
-            return None if isinstance(error, _REFUSED) else attempt(_fail, error)
-        record.created_at = record.updated_at = getattr(made, "result", made).created_at
-        return made.id if isinstance(made, _Job) else str(self.tree.last_operation), [record]
+        outcomes = list[tuple[str, list[Record]] | Exception | None]()
+        with _told():
+            made = self.tree.CreateInfosApart([_spec_of(*each) for each in added])
+        for (record, *_), outcome in zip(added, made, strict=True):
+            if isinstance(outcome, Exception):
+                outcomes.append(None if isinstance(outcome, _REFUSED) else attempt(_fail, outcome))
+            else:
+                operation_id, info = outcome
+                record.created_at = record.updated_at = info.created_at
+                outcomes.append((operation_id, [record]))
+        return outcomes
 
     def create(self, records: Sequence[Record]) -> list[Record]:
         """Store new records, with their links; within an operation.
@@ -259,26 +255,11 @@ _REFUSED = (NotFoundError, DuplicateIdError, InvalidInputError)
 """Errors of what is more than one new line of the log."""
 
 
-def _arguments(record: Record, verb: str, principal: str, mark: str) -> tuple[Any, ...]:
+def _spec_of(record: Record, verb: str, principal: str, mark: str) -> dict[str, Any]:
     """Return the arguments of `KeywordTree.CreateInfo` for a new record."""
-    places, name = [*map(_keyword_id, _places(record))], _name_of(verb, principal, mark)
-    return record.content, record.source, places, False, {OWN: record.fields}, record.created_by, record.id, name
-
-
-class _Writes:
-    """Stands in for a tree and its engine where a call checks its arguments: its write waits for the others."""
-
-    def __init__(self, tree: KeywordTree) -> None:
-        self._engine, self._of, self._writer, self.Write = self, tree._engine, tree._writer, self._job_of
-        self.CreateInfo = partial(KeywordTree.CreateInfo, cast("KeywordTree", self))
-
-    def _job_of(self, op: str, plan: Any, author: str, agent_ios: Any, make: Any) -> _Job[Info]:
-        return _Job(op, self._of.new_id(), plan, author, agent_ios, None, make)
-
-    def commit(self, jobs: list[_Job[Info]]) -> None:
-        """Make operations durable by one sync; each job has its error, or that it is done."""
-        with self._of.Enter(), self._of.commit_lock:
-            self._of._committer._commit_jobs(jobs)
+    said = {"content": record.content, "source": record.source, "metadata": {OWN: record.fields}, "id": record.id}
+    said |= {"keyword_ids": [*map(_keyword_id, _places(record))], "created_by": record.created_by}
+    return said | {"operation": _name_of(verb, principal, mark)}
 
 
 def _name_of(verb: str, principal: str, mark: str) -> str:

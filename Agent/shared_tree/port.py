@@ -6,7 +6,6 @@ All else in this package says `port.…`; where the core changes, this module is
 from __future__ import annotations
 
 import itertools
-import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -146,7 +145,7 @@ def read_lines_back(lines: bytes) -> Iterator[tuple[Line | None, bytes]]:
 
 def id_in_row(id: str) -> bytes:
     """Return an id as it stands in each row of its record."""
-    return json.dumps(id, ensure_ascii=False).encode()
+    return core._EncodeText(id).encode()
 
 
 # A compacted log

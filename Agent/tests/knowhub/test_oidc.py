@@ -74,10 +74,7 @@ def provider() -> Iterator[OneProvider]:
 
 @pytest.fixture
 def served(provider: OneProvider, tmp_path: Path) -> Iterator[Served]:
-    with (
-        KnowHub(tmp_path) as hub,
-        serve(hub, add_pages, openid=Provider(provider.url, "hub", SECRET)) as served,
-    ):
+    with (KnowHub(tmp_path) as hub, serve(hub, add_pages, openid=Provider(provider.url, "hub", SECRET)) as served):
         hub.tokens.make("ada@example.com", ["read", "write"], ["org:x"])
         yield served
 

@@ -19,9 +19,7 @@ FIELDS = {
         *("id", "ordinal", "deleted", "parent_id", "name", "aliases", "normalized", "level", "children"),
         *("description", "metadata", "version", "created_at", "updated_at", "created_by"),
     ],
-    "infos": [
-        *("id", "deleted", "source", "metadata", "version", "created_at", "updated_at", "created_by", "content"),
-    ],
+    "infos": [*("id", "deleted", "source", "metadata", "version", "created_at", "updated_at", "created_by", "content")],
     "links": ["info_id", "keyword_id", "ordinal", "deleted", "relation", "created_by", "created_at"],
 }
 
