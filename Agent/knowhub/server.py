@@ -82,7 +82,7 @@ class CallsTogether:
     """Makes calls that wait at the same time in one hop to a thread, and by one sync."""
 
     def __init__(self, hub: KnowHub) -> None:
-        self._hub, self._lock = hub, asyncio.Lock()
+        self._hub, self._lock, self.loop = hub, asyncio.Lock(), asyncio.get_running_loop()
         self._calls = list[Call]()  # of the next hop
         self._hop: asyncio.Task[list[Any]]
 
@@ -97,10 +97,12 @@ class CallsTogether:
     async def _work(self) -> list[Any]:
         async with self._lock:
             calls, self._calls = self._calls, []
-            return await asyncio.get_running_loop().run_in_executor(None, self._hub.together, calls)
+            return await self.loop.run_in_executor(None, self._hub.together, calls)
 
 
 _PARTS: dict[str, Callable[..., Call]] = {"update_knowledge": KnowHub.updating}
+_ALONE = ({"add_helpful_case"}, {"add_harmful_case"})
+"""Fields of a body that becomes one new record."""
 
 
 class CallRoute(APIRoute):
@@ -138,19 +140,19 @@ class CallRoute(APIRoute):
 
         def begin(request: Request, body: bytes) -> Call:
             given = parameters_of(request, body)
-            if given["body"].evolve_feedback is not None:
-                return None  # it waits for a model: the others would wait for it
+            if given["body"].model_fields_set not in _ALONE:
+                return None  # it waits for a model, or for a sync of its own: the others would wait for it
             made = yield from part(request.app.hub, request.state.token, **given)
             return answer(made, 200, made["entry"]["version"])
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive)
             body = await request.body() if "body" in types else b""
-            together = request.app.together if part else None
-            response: Any = await together.make(begin(request, body)) if together else None
-            if response is None:
-                # Starlette's threads take three times as long to hand a call over.
-                response = await asyncio.get_running_loop().run_in_executor(None, work, request, body)
+            together, loop = request.app.together if part else None, asyncio.get_running_loop()
+            # Two servers may have one application.
+            response: Any = await together.make(begin(request, body)) if together and together.loop is loop else None
+            if response is None:  # Starlette's threads take three times as long to hand a call over
+                response = await loop.run_in_executor(None, work, request, body)
             await response(scope, receive, send)
 
         return app

@@ -212,8 +212,9 @@ class Store:
         """Return what calls return that write one new record each, or their errors; what all write shares one sync."""
         outcomes: dict[Call, Any] = {call: attempt(next, call) for call in calls}
         writing = [call for call in calls if isinstance(outcomes[call], tuple)]
-        for call, made in zip(writing, self._create_all([outcomes[call] for call in writing]), strict=True):
-            outcomes[call] = attempt(call.throw if isinstance(made, Exception) else call.send, made)
+        made = attempt(self._create_all, [outcomes[call] for call in writing])  # what else was done stays as it is
+        for call, one in zip(writing, [made] * len(writing) if isinstance(made, Exception) else made, strict=True):
+            outcomes[call] = attempt(call.throw if isinstance(one, Exception) else call.send, one)
         return [each.value if isinstance(each, StopIteration) else each for each in outcomes.values()]
 
     def _create_all(self, asked: Sequence[Asked]) -> list[Any]:

@@ -865,6 +865,8 @@ class TestProcesses:
         for hub.quota, code in ((Quota(size=1), "quota-exceeded"), (Quota(), "outcome-unknown")):
             refusals = hub.together([judge(voter(number)) for number in range(2)])
             assert [each.code for each in refusals] == [code] * 2
+        monkeypatch.setattr(hub.ledger, "add", lambda _: os.close(-1))
+        assert hub.together([judge(voter(5)), judge(voter(4), id="knowledge-0")])[1].code == "not-found"
 
     def test_the_writes_of_several_threads_are_taken_in_together(
         self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
 from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub import gate
@@ -345,22 +346,19 @@ class TestBadDays:
             assert took < 2.5
             assert {answer["reason"] for answer in answers} <= {"model_timeout", "model_busy", "model_resting"}
 
-    def test_a_wish_holds_no_judgement_up(self, tmp_path: Path) -> None:
+    def test_a_wish_holds_no_judgement_up_and_two_servers_may_have_one_application(self, tmp_path: Path) -> None:
         model = HeldModel({"content": "Seven minutes, or eight."})
         with KnowHub(tmp_path, model) as hub, serve(hub) as running, concurrent.futures.ThreadPoolExecutor(9) as pool:
             client = running.client()
-            put = partial(
-                client.put, f"/api/knowledge/{client.post('/api/knowledge', json=body()).json()['entry']['id']}"
-            )
-            wish = pool.submit(put, json={"evolve_feedback": "say more", "add_helpful_case": {}})
+            path = f"/api/knowledge/{client.post('/api/knowledge', json=body()).json()['entry']['id']}"
+            wish = pool.submit(client.put, path, json={"evolve_feedback": "say more", "add_helpful_case": {}})
             wait_until(lambda: model.asked == 1)
-            judged = list(pool.map(lambda _: put(json={"add_helpful_case": {}}), range(8)))
+            with TestClient(running.app, str(client.base_url), headers={**client.headers}) as other:
+                judged = [*pool.map(lambda by: by.put(path, json={"add_helpful_case": {}}), [client, other] * 20)]
             is_waiting = not wish.done()
             model.may_answer.set()
             assert (is_waiting, wish.result().status_code, {each.status_code for each in judged}) == (True, 200, {200})
-            assert (
-                running.client().get(f"/api/knowledge/{judged[0].json()['entry']['id']}/feedback").json()["count"] == 9
-            )
+            assert running.client().get(f"{path}/feedback?limit=50").json()["count"] == 41
 
     def test_what_fails_inside_tells_nothing_of_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
