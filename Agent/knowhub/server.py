@@ -101,8 +101,6 @@ class CallsTogether:
 
 
 _PARTS: dict[str, Callable[..., Call]] = {"update_knowledge": KnowHub.updating}
-_ALONE = ({"add_helpful_case"}, {"add_harmful_case"})
-"""Fields of a body that becomes one new record."""
 
 
 class CallRoute(APIRoute):
@@ -140,7 +138,7 @@ class CallRoute(APIRoute):
 
         def begin(request: Request, body: bytes) -> Call:
             given = parameters_of(request, body)
-            if given["body"].model_fields_set not in _ALONE:
+            if given["body"].model_fields_set not in ({"add_helpful_case"}, {"add_harmful_case"}):
                 return None  # it waits for a model, or for a sync of its own: the others would wait for it
             made = yield from part(request.app.hub, request.state.token, **given)
             return answer(made, 200, made["entry"]["version"])
