@@ -1451,12 +1451,13 @@ class _Files:
         # Not `lockf`: a POSIX lock is lost when any descriptor of the file closes, and excludes no thread.
         fcntl.flock(fd, fcntl.LOCK_EX)
 
-    def LockAndLook(self, lock_fd: int, folder_fd: int, fd: int, size: int, offset: int) -> tuple[int, int, bytes]:
+    def LockAndLook(self, lock_fd: int, folder: str, fd: int, size: int, offset: int) -> tuple[int, int, bytes]:
         """Take the lock; return the length of its file, when a name in the folder changed, and bytes of a file."""
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX)
-            # Of the folder the time in nanoseconds that cannot be set back; a look by its path takes twice as long.
-            return os.lseek(lock_fd, 0, os.SEEK_END), os.fstat(folder_fd).st_ctime_ns, os.pread(fd, size, offset)
+            # Of the folder the time in nanoseconds that cannot be set back.  By its path: a descriptor would follow it
+            # to where a folder above it was moved, and what has taken its place would lack what is written.
+            return os.lseek(lock_fd, 0, os.SEEK_END), os.stat(folder).st_ctime_ns, os.pread(fd, size, offset)
         except OSError as error:
             _RaiseTyped(error)
 
@@ -2206,7 +2207,7 @@ class _FolderLock:
         self._files = files
         self._folder = folder
         self.path = os.path.join(folder, "lock")
-        self.fd = self.folder_fd = -1
+        self.fd = -1
 
     def Take(self) -> str:
         """Wait for the lock; return "", or why the folder can only be read: nothing can be made or locked in it."""
@@ -2221,7 +2222,6 @@ class _FolderLock:
                     return f"{self._folder} cannot be locked, so it can only be read: {error}"
                 raise
             if self.IsInPlace():
-                self.folder_fd = self._files.Open(self._folder)
                 return ""
             self.Close()  # the file was taken away while this waited
 
@@ -2234,9 +2234,8 @@ class _FolderLock:
         self._files.Sync(self.fd)
 
     def Close(self) -> None:
-        fds, self.fd, self.folder_fd = (self.fd, self.folder_fd), -1, -1
-        for fd in fds:
-            self._files.Close(fd)
+        fd, self.fd = self.fd, -1
+        self._files.Close(fd)
 
 
 class _FileStore(_Aside):
@@ -2448,9 +2447,8 @@ class _FileStore(_Aside):
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
         # With a byte after it.  Not the log's own time: reading it makes the next sync write the inode, too, half a
         # commit more.
-        marked, changed_at, last_line = files.LockAndLook(
-            self._lock.fd, self._lock.folder_fd, reader.fd, length + 1, reader.last_line
-        )
+        of_log = reader.fd, length + 1, reader.last_line
+        marked, changed_at, last_line = files.LockAndLook(self._lock.fd, self.data_dir, *of_log)
         if marked:
             raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
         if changed_at != self._folder_time:
@@ -4531,6 +4529,7 @@ class OpenOperation:
             if self._outer is None:
                 self.engine.NoteBlocks(self)
             else:
+                self._outer._DropEnded()  # before its writes are counted
                 self.id, transaction = self._outer.id, self._outer.transaction
                 self._start = len(self._outer.writes), transaction, len(transaction.steps) if transaction else 0
                 self._outer._inner.append(self)
@@ -4943,6 +4942,8 @@ class _Engine:
         """Commit jobs of one thread as one group."""
         with self.Enter(), self.commit_lock:
             self._WorkUpToDate(self._CommitJobs, jobs)
+        written = [job.id for job in jobs if job.failure is None]
+        self.of_thread.last_operation = [self.of_thread.last_operation, *written][-1]
 
     def Exclusively(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` while no other thread or process writes, with all taken in that others wrote."""
@@ -6296,8 +6297,8 @@ class KeywordTree:
             ids = state.InfosBehind(after)
             if unlinked:
                 ids = (id for id in ids if not state.by_info.Get(id))
-            start = min(page * size, sys.maxsize - size)
-            held = [state.infos[id] for id in itertools.islice(ids, start, start + size)]
+            ids = itertools.islice(ids, min(page * size, sys.maxsize), None)
+            held = [state.infos[id] for id in itertools.islice(ids, size)]
         return self._reader.Infos(held)
 
     # -- writing keywords -----------------------------------------------------
@@ -6800,7 +6801,7 @@ class KeywordTree:
         Raises:
             InvalidInputError: an unknown intent, an unknown word in `about`, or an unusable id.
 
-        Cost: one call, or one descent.
+        Cost: one call, or one descent; none where the ranking is sure, and then the reason is empty.
         """
         (query,) = self._Enter(query=query)
         _CheckOneOf("intent", intent, _INTENTS)
@@ -6809,7 +6810,7 @@ class KeywordTree:
         if among is not None:
             walk = partial(self._descent.ChooseAmong, _CheckList("among", among, _CheckId))
         end = walk(query, intent, **about)
-        return None if end.node_id is None else (end.node_id, end.steps[-1].reason)
+        return None if end.node_id is None else (end.node_id, end.steps[-1].reason if end.steps else "")
 
     def _AgentDescend(self, query: str, intent: str, **about: str) -> _Row:
         """Let the model walk the tree; see the table in the section "Descent"."""

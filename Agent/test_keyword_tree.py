@@ -846,7 +846,6 @@ class TestCustomIds:
 class TestBatch:
     def test_of_nothing_writes_nothing(self, tree: KeywordTree, folder: Path) -> None:
         before = disk(folder)
-
         assert [*tree.BatchCreateKeywords([]), *tree.BatchCreateInfos([]), *tree.CreateInfosApart([])] == []
         assert disk(folder) == before
 
@@ -855,7 +854,7 @@ class TestBatch:
         specs: list[Any] = [a, {"content": "b", "keyword_ids": ["?"]}, {"text": "d"}, {**x, "id": 5}, x]
         (first, info), *refused, (second, _) = tree.CreateInfosApart(specs)  # type: ignore[misc]
         assert list(map(type, refused)) == [NotFoundError, InvalidInputError, InvalidInputError]
-        assert [change.operation_id for change in tree.History(limit=2)] == [second, first]
+        assert [each.operation_id for each in tree.History(limit=2)] == [second, first] == [tree.last_operation, first]
         tree.Undo(first)
         assert tree.GetInfo(info.id) is None
         assert isinstance(tree.CreateInfosApart([x])[0], DuplicateIdError)

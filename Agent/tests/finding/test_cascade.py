@@ -42,7 +42,7 @@ class TestCascade:
             fill(tree)
             found = tree.Search("who is allergic to peanuts?")
             [(best, confidence), *_] = tree.RankCandidates("who is allergic to peanuts?")
-
+            assert tree.Choose("who is allergic to peanuts?", "search") == (best.id, "")
         assert (found.status, found.reason, found.rounds) == (SearchStatus.MATCHED, "ranked", 0)
         assert found.node is not None
         assert (found.node.id, found.confidence) == (best.id, confidence)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -130,17 +131,14 @@ class TestFolder:
         for name, data in kept.items():
             (folder / "history" / name).write_bytes(data)
         (folder / "forget").write_bytes(b"%d\n" % (first["seq"] - 1))
-        with KeywordTree(str(folder)):
-            pass
-
+        KeywordTree(str(folder)).Close()
         assert not any(b"a secret" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
         assert not (folder / "forget").exists()
 
     def test_forgetting_takes_nothing_that_is_not_the_trees_and_follows_no_link(
         self, tree: KeywordTree, folder: Path, tmp_path: Path
     ) -> None:
-        mine = [folder / "history_backup" / "a", folder / "snapshots_old" / "b", folder / "notes.new"]
-        mine.append(tmp_path / "mine" / "a")
+        mine = [folder / "history_backup/a", folder / "snapshots_old/b", folder / "notes.new", tmp_path / "mine/a"]
         for path in mine:
             path.parent.mkdir(exist_ok=True)
             path.write_text("mine")
@@ -148,7 +146,6 @@ class TestFolder:
         tree.CompactStorage()
         (folder / "history" / "link").symlink_to(tmp_path / "mine")
         tree.CompactStorage(keep_history=False)
-
         assert all(path.read_text() == "mine" for path in mine)
         assert not list((folder / "history").iterdir())
 
@@ -157,20 +154,24 @@ class TestFolder:
         path.write_text("mine")
         with pytest.raises(StoreError, match="is a file, and no folder"):
             KeywordTree(str(path))
-
         assert path.read_text() == "mine"
 
 
 class TestMoved:
-    def test_a_folder_is_not_made_again_where_it_was(self, folder: Path, tmp_path: Path) -> None:
-        with KeywordTree(str(folder)) as tree:
+    @pytest.mark.parametrize("which", ["above", "above/tree"])
+    def test_what_takes_its_place_is_written_to_and_nothing_else(self, which: str, tmp_path: Path) -> None:
+        there, moved = tmp_path / which, tmp_path / "moved"
+        with KeywordTree(str(tmp_path / "above/tree")) as tree:
+            time.sleep(0.2)  # what the folder is known by is past a tick of the clock then
             tree.CreateKeyword("a", "root")
-            folder.rename(tmp_path / "moved")
-            with pytest.raises(StoreError, match="the log is gone"):
+            there.rename(moved)
+            with pytest.raises(StoreError, match="No such file"):
                 tree.CreateKeyword("b", "root")
-        assert not folder.exists()
-        with KeywordTree(str(tmp_path / "moved")) as tree:
-            assert [node.name for node in tree.GetChildren("root")] == ["a"]
+            assert not there.exists()
+            shutil.copytree(moved, there)
+            tree.CreateKeyword("c", "root")
+        with KeywordTree(str(tmp_path / "above/tree")) as tree:
+            assert [node.name for node in tree.GetChildren("root")] == ["a", "c"]
 
 
 class TestLinksInAFolder:
