@@ -6433,9 +6433,7 @@ class KeywordTree:
         with _CollectorOff(specs):
             return self._writer.CreateInfos(specs)
 
-    def CreateInfosApart(
-        self, specs: Sequence[InfoSpec | Mapping[str, object]]
-    ) -> list[tuple[str, Info] | Exception]:
+    def CreateInfosApart(self, specs: Sequence[InfoSpec | Mapping[str, object]]) -> list[tuple[str, Info] | Exception]:
         """Store infos by one sync, each by its own operation.
 
         Args:
