@@ -1553,6 +1553,7 @@ MatchLine = re.compile(
     rb'"op": %b, (?:"format": (\d{1,9}), )?' % _STRING
 ).match
 _FindNextOrdinal = re.compile(rb'"next_ordinal": (\d{1,18}), "operation_id"').search
+_FindTime = re.compile(rb'"timestamp": ([^",]+), ').search  # of a line; within a string every quote is escaped
 _FindLines = re.compile(rb'\{"crc": "[^\n]*?(?=\{"crc": "|\n|\Z)').finditer
 _CRC_END = len(b'{"crc": "00000000", ')
 _CRC = slice(len(b'{"crc": "'), len(b'{"crc": "00000000'))
@@ -5150,7 +5151,7 @@ def _LinesUntil(lines: Iterable[tuple[LogLine, bytes]], at: int | float) -> list
     found: list[bytes] = []
     is_reached = False
     for line, raw in lines:
-        reached = line.seq if isinstance(at, int) else _ReadOperation(raw)[1].timestamp
+        reached = line.seq if isinstance(at, int) else float(cast("re.Match[bytes]", _FindTime(raw))[1])
         is_reached = is_reached or reached <= at
         if is_reached or line.op == STATE:
             found.append(raw)
