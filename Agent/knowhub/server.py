@@ -1,7 +1,7 @@
 """REST over a hub: a line for each call, named as the document names it, or a function where it does more.
 
-Calls run in 40 threads, of which at most `routing.POOL_SIZE` wait for a model, and one merges. Judgements
-that wait at the same time share a thread and a sync. See `application` for what is around.
+Calls run in 40 threads, of which at most `routing.POOL_SIZE` wait for a model, and one merges. Saves and
+judgements that wait at the same time share a thread and a sync. See `application` for what is around.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class CallsTogether:
             return await self.loop.run_in_executor(None, self._hub.together, calls)
 
 
-_PARTS: dict[str, Callable[..., Call]] = {"update_knowledge": KnowHub.updating}
+_PARTS: dict[str, Callable[..., Call]] = {"update_knowledge": KnowHub.updating, "save_knowledge": KnowHub.saving}
 
 
 class CallRoute(APIRoute):
@@ -138,10 +138,11 @@ class CallRoute(APIRoute):
 
         def begin(request: Request, body: bytes) -> Call:
             given = parameters_of(request, body)
-            if given["body"].model_fields_set not in ({"add_helpful_case"}, {"add_harmful_case"}):
+            is_judged = isinstance(given["body"], schemas.KnowledgeUpdate)
+            if is_judged and given["body"].model_fields_set not in ({"add_helpful_case"}, {"add_harmful_case"}):
                 return None  # it waits for a model, or for a sync of its own: the others would wait for it
             made = yield from part(request.app.hub, request.state.token, **given)
-            return answer(made, 200, made["entry"]["version"])
+            return answer(made, self.status_code or 200, made["entry"]["version"])
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive)

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..ledger import result_of
 from ..records import OWNER_SCOPE, Json, KnowHubError, Record, iso_time, kind_of, not_found
 from ..schemas import KnowledgeIn, KnowledgePatch, ListQuery
 from ..tokens import Token, need, sees
-from .store import Store, admit, entry_fields, judgement_of, page_of, stamps, told_operation
+from .store import Call, Store, admit, entry_fields, judgement_of, page_of, stamps, told_operation
 
 HISTORY_LIMIT = 20
 """Cases that an entry shows; `feedback` pages all."""
@@ -32,6 +33,11 @@ class Entries(Store):
 
         Cost: one sync; what it resembles is found in memory.
         """
+        answer: Json = result_of(*self.together([self.saving(token, body, key)]))
+        return answer
+
+    def saving(self, token: Token, body: KnowledgeIn | Mapping[str, Any], key: str = "") -> Call:
+        """Return `save` as a part of `together`."""
         body = self._scoped(token, admit(token, "write", KnowledgeIn, body))
         self._check_scopes(token, body.scopes)
         self._check_secrets(body)
@@ -42,7 +48,7 @@ class Entries(Store):
             found = self.catalog.resembling(token, body.task, SIMILAR_LEAST, SIMILAR_LIMIT)
             similar = [{"id": one.id, "task": one.fields["task"], "similarity": round(like, 3)} for like, one in found]
             try:
-                operation_id, [made] = self._create(token, "save", [record], mark)
+                operation_id, [made] = yield token, "save", [record], mark
                 return self._saved(made, self._show(token, made, is_new=True), operation_id, similar)
             except KnowHubError:
                 mark, earlier = self._repeated(token, key, "save", body)

@@ -367,8 +367,8 @@ class TestBadDays:
             raise RuntimeError("SENTINEL")
 
         with KnowHub(tmp_path / "hub") as hub, serve(hub) as running:
-            monkeypatch.setattr(hub, "save", fail)
-            answer = running.client().post("/api/knowledge", json=body())
+            monkeypatch.setattr(hub, "list_knowledge", fail)
+            answer = running.client().get("/api/knowledge")
             reported = problem(answer, "internal")
             assert "SENTINEL" not in answer.text
             assert answer.headers["x-request-id"] in reported["detail"]
