@@ -5692,10 +5692,10 @@ class _Writer:
         return self._WriteAll("batch_create_infos", plans, checked, agent_ios)
 
     def CreateInfosApart(self, specs: object) -> list[tuple[str, Info] | Exception]:
-        made = list[Any]()
+        made, defaults = list[Any](), _INFO_SPEC | {"operation": "create_info"}
         for spec in _CheckType("specs", specs, (list, tuple), "a list of dicts"):
             try:
-                (checked,) = _CheckSpecs([spec], "content", _INFO_SPEC | {"operation": "create_info"})
+                (checked,) = _CheckSpecs([spec], "content", defaults)
                 plan, io, make = self._PlanInfo(checked)
                 author, op = checked["created_by"], checked["operation"]
                 made.append(_Job(op, self._engine.new_id(), plan, author, [io], None, make))

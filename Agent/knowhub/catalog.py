@@ -35,7 +35,7 @@ from ..finding.embedder import Embedder, Meaning, meaning_of
 from ..finding.index import Index, LostIndexError, Unit
 from ..keyword_tree import Change, Info, KeywordTreeError, StoreError
 from ..store.log_follower import LogFollower, Position
-from .ledger import TreeLedger, attempt, record_of
+from .ledger import TreeLedger, record_of
 from .records import OWNER_SCOPE, Json, Record
 from .similar import Tasks
 from .tokens import Token, is_visible, sees
@@ -421,7 +421,10 @@ def _written(value: object) -> str:
 
 def read_case(content: str) -> Json:
     """Return the case that the content of a feedback holds; nothing, where it is none of ours."""
-    case = attempt(from_json, content)
+    try:
+        case = from_json(content)
+    except ValueError:
+        return {}
     return case if isinstance(case, dict) else {}
 
 

@@ -48,8 +48,8 @@ _log = logging.getLogger("keyword_tree.knowhub.access")
 _errors = logging.getLogger("keyword_tree.knowhub.errors")
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_SINGLE = ("Authorization", "Idempotency-Key", "If-Match")
-"""Headers that a request has once."""
+_SINGLE = {b"authorization": "Authorization", b"idempotency-key": "Idempotency-Key", b"if-match": "If-Match"}
+"""Headers that a request has once, by the names that a server gives them."""
 _OPEN = ("/healthz", "/readyz", "/openapi.json", "/api", "/login", "/style.css")
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
@@ -171,8 +171,8 @@ class Gate:
 
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
         names = [name.lower() for name, _ in scope["headers"]]
-        for name in _SINGLE:  # a proxy may have looked at the other one
-            if names.count(name.lower().encode()) > 1:
+        for key, name in _SINGLE.items():  # a proxy may have looked at the other one
+            if names.count(key) > 1:
                 raise KnowHubError("bad-request", f"a request has one {name} header")
         headers = dict(zip(names, (value for _, value in scope["headers"]), strict=True))
         size = sum(map(len, itertools.chain.from_iterable(scope["headers"])))

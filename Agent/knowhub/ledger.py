@@ -135,7 +135,7 @@ class TreeLedger(contextlib.AbstractContextManager["TreeLedger"]):
         """Store new records by one sync, each as an operation of its own; return its id and the record as it became.
 
         An error stands for what failed alone. None, and nothing done, is for what is more than one new line of the
-        log: a keyword is missing, or merged into another, the id is in use, or the content is blank.
+        log: a keyword is missing, or merged into another, or the id is in use.
 
         Cost: an eighth of a block's, beside the sync.
         """
